@@ -1,0 +1,11 @@
+# What this system's libraries have; each answer becomes a line of the generated config.h.
+include(CheckSymbolExists)
+include(CheckCSourceCompiles)
+pkg_check_modules(NUMA IMPORTED_TARGET numa)
+set(SGP_HAVE_NUMA ${NUMA_FOUND})
+configure_file(${PROJECT_SOURCE_DIR}/cmake/config.h.in ${PROJECT_BINARY_DIR}/config/sgp_config.h)
+configure_file(${PROJECT_SOURCE_DIR}/include/sgpool/version.h.in
+               ${PROJECT_BINARY_DIR}/include/sgpool/version.h)
+target_include_directories(sgp_flags INTERFACE
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include ${PROJECT_BINARY_DIR}/config
+  ${PROJECT_SOURCE_DIR}/src)

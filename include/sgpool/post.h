@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The queues: endpoints (a queue pair each) and the completion queue that they share.
+ *
+ * What a post accepts is held by the queue, registered and untouchable, until its completion has
+ * been reaped by sgp_poll(). Every accepted operation that owes a completion gives exactly one, also
+ * when the connection breaks or the endpoint is closed.
+ *
+ * Threads: an endpoint's two sides are each serialised inside, and so is a completion queue. On a
+ * queue made with SGP_CQ_SINGLE_THREADED nothing is: its caller serialises it and all endpoints on it.
+ */
+#ifndef SGPOOL_POST_H
+#define SGPOOL_POST_H
+
+#include <stdint.h>
+
+#include <rdma/rdma_cma.h>
+#include <sgpool/sgl.h>
+
+SGP_BEGIN_DECLS
+
+struct sgp_cq;
+struct sgp_ep;
+
+/* Flags of a completion queue. */
+enum {
+	SGP_CQ_SINGLE_THREADED = 1 << 0,
+};
+
+/* Zero the whole structure first. */
+struct sgp_cq_attr {
+	uint32_t comp_mask; /* 0 */
+	uint32_t flags;     /* SGP_CQ_* */
+	int cqe;            /* entries: the send and receive depth of all endpoints to come */
+	int comp_vector;
+	int max_sge;        /* SGEs of the longest list that a completion hands over; 0: 16 */
+	int max_chunk;      /* holds of that list; 0: as max_sge */
+};
+
+/* What completed. */
+enum sgp_opcode {
+	SGP_OP_RECV = 0,
+	SGP_OP_SEND,
+};
+
+/*
+ * A completion. Make arrays of them with sgp_wc_alloc(): each carries a list with storage of its own.
+ */
+struct sgp_wc {
+	void *context;             /* as given to the post */
+	struct sgp_ep *ep;
+	enum sgp_opcode opcode;    /* right on errors too, unlike ibv_wc's */
+	enum ibv_wc_status status;
+	int error;                 /* the provider's errno, if the post itself failed half-way; else 0 */
+	uint32_t vendor_err;
+	uint32_t byte_len;         /* of a receive: what arrived. Valid on success only */
+	uint32_t imm_data;         /* big-endian, with IBV_WC_WITH_IMM in wc_flags */
+	unsigned int wc_flags;     /* IBV_WC_* */
+	struct sgp_sgl sgl;        /* of a receive: its chunks, trimmed to byte_len; of an error, whole */
+};
+
+/*
+ * Make n completions with lists large enough for any completion of cq.
+ *
+ * sgp_poll() drops what it finds in these lists before it fills them: what a list holds is the
+ * caller's until the array is used again; sgp_sgl_move() or a post takes it out of it.
+ * Returns the array, to be freed by sgp_wc_free(); NULL with EINVAL or ENOMEM.
+ */
+SGP_API struct sgp_wc *sgp_wc_alloc(const struct sgp_cq *cq, int n);
+
+/* Drop what is in the lists of the array and free it. NULL does nothing. */
+SGP_API void sgp_wc_free(struct sgp_wc *wc);
+
+/*
+ * Make a completion queue on a device.
+ *
+ * Returns the queue, to be ended by sgp_cq_destroy(); NULL with EINVAL, ENOMEM, or the errno of
+ * ibv_create_cq(3).
+ */
+SGP_API struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr *attr);
+
+/* End it. Returns 0; -1 with EBUSY while an endpoint is attached, or the errno of ibv_destroy_cq(3). */
+SGP_API int sgp_cq_destroy(struct sgp_cq *cq);
+
+/*
+ * Reap up to n completions into wc[0 .. n - 1], in the shape of ibv_poll_cq(3).
+ *
+ * Returns how many were filled in, 0 when there was none; -1 with errno when the queue itself has
+ * failed (EIO for an overrun); completions reaped before that come first.
+ */
+SGP_API int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc);
+
+/*
+ * The same, but wait until there is one: at most timeout_ms milliseconds, -1 for ever.
+ *
+ * Returns as sgp_poll(); 0 when the time is over. A signal ends it with -1/EINTR.
+ */
+SGP_API int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms);
+
+/*
+ * A descriptor for poll(2) and epoll(7) that turns readable when a completion came after
+ * sgp_cq_arm(). It belongs to the queue. To wait without losing one: arm, poll until it returns 0,
+ * then sleep on the descriptor. Wake-ups without a completion are normal.
+ */
+SGP_API int sgp_cq_fd(const struct sgp_cq *cq);
+
+/* Ask for one wake-up of sgp_cq_fd() at the next completion. Returns 0, or -1 with the provider's errno. */
+SGP_API int sgp_cq_arm(struct sgp_cq *cq);
+
+/* Zero the whole structure first; 0 takes the default. */
+struct sgp_ep_attr {
+	uint32_t comp_mask; /* 0 */
+	uint32_t flags;     /* 0 */
+	struct sgp_cq *cq;
+	struct ibv_pd *pd;  /* that the pools are registered on */
+	struct ibv_qp_cap cap; /* depths, SGEs and inline bytes asked for; at least the first two depths */
+	int sq_sig_all;     /* every operation yields a completion, as in ibv_qp_init_attr */
+};
+
+/*
+ * Make a queue pair on a connection identifier whose device is known (its address is resolved, or it
+ * came with a connect request), and an endpoint over it.
+ *
+ * The identifier stays the caller's: connect, accept and events are librdmacm's. It must stand until
+ * sgp_ep_close(), which destroys its queue pair. Room for both depths is reserved on the cq.
+ * Returns the endpoint, to be ended by sgp_ep_close() and sgp_ep_destroy(); NULL with errno, and the
+ * identifier is as it was:
+ *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's
+ *   ENOSPC  no room left on the cq
+ *   another: the errno of rdma_create_qp(3)
+ */
+SGP_API struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr);
+
+/*
+ * What the endpoint can take: room for posts now and limits.
+ */
+struct sgp_ep_info {
+	int send_room, recv_room;       /* posts that would be accepted now */
+	int send_posted, recv_posted;   /* operations that the queue holds */
+	int max_send_sge, max_recv_sge; /* SGEs a list */
+	uint32_t max_inline;            /* bytes; as the queue pair reported */
+	uint64_t max_msg;               /* bytes a message */
+};
+SGP_API int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info);
+
+/*
+ * Stop the endpoint: posts are refused with ESHUTDOWN, the queue pair goes to the error state, and
+ * for at most timeout_ms milliseconds its completions are awaited; then the queue pair is destroyed.
+ *
+ * What had not completed comes out of sgp_poll() as IBV_WC_WR_FLUSH_ERR, each context exactly once,
+ * with the completions that were reaped meanwhile. A second call does nothing.
+ * Returns 0; -1 with the errno of ibv_destroy_qp(3): what was posted stays held then, and the call
+ * may be made again.
+ */
+SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
+
+/*
+ * Free a closed endpoint. Returns 0; -1 with EBUSY when it is not closed, or sgp_poll() still has
+ * completions of it to hand out.
+ */
+SGP_API int sgp_ep_destroy(struct sgp_ep *ep);
+
+/*
+ * Post a send of sgl, as rdma_post_sendv(3) does.
+ *
+ * flags: IBV_SEND_SIGNALED (a completion is wanted), IBV_SEND_SOLICITED, IBV_SEND_FENCE.
+ * Returns 0: the list's holds are the queue's and the list is empty. -1 with errno: nothing was
+ * posted and the list is as it was:
+ *   EAGAIN     the send queue is full: poll, then try again
+ *   E2BIG      more SGEs than the queue pair takes
+ *   EMSGSIZE   longer than a message may be
+ *   ENOTCONN   the connection is not established yet
+ *   ESHUTDOWN  the endpoint is closing or in error
+ *   EXDEV      not registered on the queue pair's protection domain
+ *   EINVAL     flags are wrong
+ *   another: the provider's errno
+ */
+SGP_API int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags);
+
+/*
+ * Post a receive into sgl, as rdma_post_recvv(3) does. It may be posted before the connection is
+ * established. Its completion hands the chunks back.
+ *
+ * Returns and errors as sgp_post_sendv(), but ENOTCONN; EINVAL also for an empty list, EACCES where
+ * the memory may not be written.
+ */
+SGP_API int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl);
+
+SGP_END_DECLS
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The scatter-gather list: slices of chunks, in the order in which they are to travel.
+ *
+ * A list is two arrays that the caller provides, on the stack if he likes:
+ *
+ *      sge[]    what the device reads: address, length, lkey. Neighbours that are adjacent in memory
+ *               under one key are joined, so there may be fewer of these than slices.
+ *      chunk[]  the holds: one reference for each sgp_sgl_append(). Never joined.
+ *
+ * The list owns its holds until a post moves them into the queue (the list is empty then), or
+ * sgp_sgl_clear() drops them. A call that fails leaves the list as it was.
+ *
+ * Threads: a list has one owner.
+ */
+#ifndef SGPOOL_SGL_H
+#define SGPOOL_SGL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include <sgpool/pool.h>
+
+SGP_BEGIN_DECLS
+
+/* Read the members; change them through the functions only. */
+struct sgp_sgl {
+	struct ibv_sge *sge;       /* [num_sge of max_sge] */
+	struct sgp_chunk **chunk;  /* [num_chunk of max_chunk] */
+	int num_sge, max_sge;
+	int num_chunk, max_chunk;
+	uint64_t length;           /* bytes in all */
+	uint64_t pds;              /* protection domains on which every slice is registered */
+	uint32_t access;           /* IBV_ACCESS_* that every slice's registration has */
+	uint32_t flags;            /* the library's */
+};
+
+/*
+ * Declare a list called name on the stack, empty, with room for n SGEs and n holds.
+ * (A declaration and an initialiser: put it where declarations may stand.)
+ */
+#define SGP_SGL(name, n)                                                                           \
+	struct ibv_sge name##_sge[n];                                                              \
+	struct sgp_chunk *name##_chunk[n];                                                         \
+	struct sgp_sgl name = {.sge = name##_sge, .chunk = name##_chunk, .max_sge = (n),           \
+			       .max_chunk = (n), .pds = UINT64_MAX, .access = UINT32_MAX}
+
+/*
+ * Make *sgl an empty list over the caller's arrays sge[max_sge] and chunk[max_chunk], which must
+ * stand as long as the list is used.
+ */
+SGP_API void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge,
+			  struct sgp_chunk **chunk, int max_chunk);
+
+/*
+ * Append length bytes of chunk from offset on; one reference of the caller's moves into the list.
+ *
+ * A length of 0 appends no SGE, but takes the reference all the same. Two slices of one chunk need a
+ * sgp_chunk_ref() between them.
+ * Returns 0; -1 with errno, the list and the reference as they were:
+ *   EFAULT    the slice leaves the chunk
+ *   E2BIG     no room for another SGE or hold
+ *   EINVAL    the slice is longer than 2^32 - 1 bytes
+ *   EXDEV     no protection domain would have all of the list's memory
+ */
+SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
+			   size_t length);
+
+/* Drop everything that the list holds and empty it. */
+SGP_API void sgp_sgl_clear(struct sgp_sgl *sgl);
+
+/*
+ * Move all of src to the end of dst; src is empty then.
+ *
+ * Returns 0; -1 with E2BIG or EXDEV, both lists as they were.
+ */
+SGP_API int sgp_sgl_move(struct sgp_sgl *dst, struct sgp_sgl *src);
+
+/*
+ * Describe the list's memory for writev(2) and its like in iov[0 .. max - 1].
+ *
+ * The list keeps its holds: the iovecs are good as long as these are.
+ * Returns the number of iovecs; -1 with E2BIG when max are too few.
+ */
+SGP_API int sgp_sgl_iovec(const struct sgp_sgl *sgl, struct iovec *iov, int max);
+
+SGP_END_DECLS
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The calling thread's last error as a sentence, and a provider's answer as an errno. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "pool/errmsg.h"
+#include "sgpool/sgpool.h"
+
+static _Thread_local char message[512];
+
+static void set_message(int err, const char *fmt, va_list ap)
+{
+	vsnprintf(message, sizeof message, fmt, ap);
+	errno = err;
+}
+
+int sgp_fail(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	set_message(err, fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+void *sgp_fail_null(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	set_message(err, fmt, ap);
+	va_end(ap);
+	return NULL;
+}
+
+int sgp_provider_errno(int ret)
+{
+	if (ret == -1)
+		return errno > 0 ? errno : EIO;
+	return ret < 0 ? -ret : ret;
+}
+
+const char *sgp_errmsg(void)
+{
+	return message;
+}
+
+const char *sgp_version(void)
+{
+	return SGP_VERSION;
+}

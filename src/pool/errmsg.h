@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The one place where errors become errno and a sentence.
+ *
+ * A failing function of the library returns sgp_fail() or sgp_fail_null(): errno is set, and the
+ * calling thread's sentence for sgp_errmsg() is written. Nothing here allocates or locks; the
+ * sentence never holds a peer's data.
+ */
+#ifndef SGP_ERRMSG_H
+#define SGP_ERRMSG_H
+
+#include <stddef.h>
+
+/* Set errno to err and the thread's sentence; return -1. err is a positive errno. */
+int sgp_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+
+/* The same for constructors: returns NULL. */
+void *sgp_fail_null(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+
+/*
+ * A provider's answer as a positive errno: 0 stays 0, 12 and -12 are ENOMEM, -1 is errno as the
+ * provider left it (so this must be the first thing called after the provider), and -1 with errno
+ * 0 is EIO. ibv_post_send(3) promises 0 or a positive errno; several providers do otherwise.
+ */
+int sgp_provider_errno(int ret);
+
+#endif
