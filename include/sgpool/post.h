@@ -113,8 +113,9 @@ struct sgp_ep_attr {
 	uint32_t flags;     /* 0 */
 	struct sgp_cq *cq;
 	struct ibv_pd *pd;  /* that the pools are registered on */
-	struct ibv_qp_cap cap; /* depths, SGEs and inline bytes asked for; at least the first two depths */
+	struct ibv_qp_cap cap; /* depths (both needed), SGEs (0: 1) and inline bytes asked for */
 	int sq_sig_all;     /* every operation yields a completion, as in ibv_qp_init_attr */
+	int max_chunk;      /* holds of the longest list; 0: the larger number of SGEs */
 };
 
 /*
@@ -125,11 +126,25 @@ struct sgp_ep_attr {
  * sgp_ep_close(), which destroys its queue pair. Room for both depths is reserved on the cq.
  * Returns the endpoint, to be ended by sgp_ep_close() and sgp_ep_destroy(); NULL with errno, and the
  * identifier is as it was:
- *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's
- *   ENOSPC  no room left on the cq
- *   another: the errno of rdma_create_qp(3)
+ *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's; a
+ *           receive list longer than the cq's max_sge or max_chunk
+ *   E2BIG   more SGEs, or a deeper queue, than the device has
+ *   ENOSPC  64 protection domains or 65536 endpoints are in use
+ *   ENOMEM, or the errno of rdma_create_qp(3), ibv_resize_cq(3) (the cq has no room for both depths
+ *   and the device cannot give it more), or ibv_query_port(3)
  */
 SGP_API struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr);
+
+/*
+ * Tell the endpoint of an event that rdma_get_cm_event(3) gave for its identifier, before it is
+ * acknowledged: ESTABLISHED lets it send, DISCONNECTED, REJECTED, device removal and the like stop
+ * it. Others change nothing.
+ *
+ * It's needed on devices whose ibv_query_qp(3) does not tell the state (soft-iWARP before Linux
+ * 6.8), and spares the query on the others. A synchronous identifier's own event is looked at by
+ * itself. Returns 0; -1 with EINVAL. Thread-safe.
+ */
+SGP_API int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event);
 
 /*
  * What the endpoint can take: room for posts now and limits.

@@ -23,6 +23,9 @@ void sgp_pd_release(int index);
 /* The domains on which the chunk's region is registered, a bit each. */
 uint64_t sgp_chunk_pds(const struct sgp_chunk *chunk);
 
+/* What tells one registration from another: equal for chunks of one region. */
+const void *sgp_chunk_region(const struct sgp_chunk *chunk);
+
 /* The IBV_ACCESS_* rights of the region's registration. */
 uint32_t sgp_chunk_access(const struct sgp_chunk *chunk);
 
