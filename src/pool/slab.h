@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A slab: a region cut into equal chunks of one class, and the chunks' descriptors.
+ *
+ *      piece.addr
+ *      | chunk 0 |pad| chunk 1 |pad| ...  | chunk made - 1 |pad| room for more | rest |
+ *      |<- stride -->|
+ *
+ * The descriptors lie outside the data, which the library never writes. They live until the pool
+ * ends, also when the slab's memory has been returned, so that a stale pointer never reads freed
+ * memory.
+ *
+ * Locking: made and the publication of a slab are the pool's business; the rest does not change.
+ */
+#ifndef SGP_SLAB_H
+#define SGP_SLAB_H
+
+#include "pool/region.h"
+
+struct sgp_class;
+struct sgp_slab;
+
+/* A chunk's descriptor. At rest, in the pool as with a sole owner, refs is 0 and nothing is
+ * written. */
+struct sgp_chunk {
+	void *addr;
+	struct sgp_slab *slab;
+	uint32_t size;
+	uint32_t lkey;         /* on the pool's first protection domain */
+	_Atomic uint32_t refs; /* references beyond the first */
+	uint32_t unused;
+};
+_Static_assert(sizeof(struct sgp_chunk) == 32, "two descriptors a cache line");
+
+/* How chunks lie in a region. */
+struct sgp_cut {
+	uint32_t size;
+	uint32_t stride;
+	uint64_t inverse; /* 2^64 / stride rounded down, to divide by a multiplication */
+};
+
+struct sgp_slab {
+	struct sgp_region region;
+	struct sgp_cut cut;
+	struct sgp_class *cls;
+	struct sgp_pool *pool;
+	struct sgp_chunk *chunks; /* [room] */
+	size_t room;              /* chunks that fit */
+	_Atomic size_t made;      /* of these, in use by the class */
+	struct sgp_slab *next;    /* of its class */
+};
+
+/*
+ * Work out how chunks of size bytes lie. align: as sgp_class_attr's.
+ *
+ * Aligned: each chunk on a multiple of align. Strided: an odd number of cache lines a chunk, so
+ * that the first lines of all chunks spread over all of the cache's sets instead of sharing a few.
+ * Returns 0; -1 with EINVAL.
+ */
+int sgp_cut_init(struct sgp_cut *cut, size_t size, uint32_t align);
+
+/* Bytes that n chunks need, n > 0; and chunks that fit into bytes. */
+size_t sgp_cut_bytes(const struct sgp_cut *cut, size_t n);
+size_t sgp_cut_fit(const struct sgp_cut *cut, size_t bytes);
+
+/*
+ * Make a slab of at least n chunks; none is in use yet.
+ *
+ * Returns it; NULL with ENOMEM or the errno of sgp_region_make(), and nothing changed.
+ */
+struct sgp_slab *sgp_slab_make(struct sgp_memory *mem, struct sgp_registrar *reg,
+			       const struct sgp_cut *cut, size_t n,
+			       const struct sgp_backing *backing);
+
+/* Undo it: the region ends and the descriptors are freed. Returns 0, or -1 as sgp_region_end(). */
+int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_registrar *reg);
+
+/* The chunk in which addr lies, addr being in the slab's piece; NULL between and behind the chunks.
+ */
+struct sgp_chunk *sgp_slab_chunk_at(struct sgp_slab *slab, const void *addr);
+
+#endif
