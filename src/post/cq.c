@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The completion queue: it wraps an ibv_cq wholly, so every completion on it belongs to an endpoint
+ * of ours, or to one that is gone.
+ *
+ * Locking: everything below the public calls runs under the queue's lock, which is the poller's
+ * role (queue.h). It's never held while sleeping.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "pool/errmsg.h"
+#include "post/ep.h"
+
+/* ---- places ---- */
+
+int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
+{
+	struct sgp_place *place;
+	unsigned int i, entries;
+	int ret = -1;
+
+	sgp_lock(&cq->lock);
+	entries = cq->reserved + room;
+	if (entries > (unsigned int)cq->cq->cqe) {
+		int err;
+
+		errno = 0;
+		err = sgp_provider_errno(ibv_resize_cq(cq->cq, (int)entries));
+		if (!err && entries > (unsigned int)cq->cq->cqe)
+			err = ENOSPC;
+		if (err) {
+			sgp_fail(err,
+				 "the completion queue has %d entries, %u are taken and %u more "
+				 "needed, and the device cannot resize it: create it with more",
+				 cq->cq->cqe, cq->reserved, room);
+			goto out;
+		}
+	}
+	for (i = 0; i < cq->nplaces; i++)
+		if (!cq->place[i].ep && !cq->place[i].awaits_empty)
+			break;
+	if (i == SGP_MAX_ENDPOINTS) {
+		sgp_fail(ENOSPC, "a completion queue serves at most %d endpoints",
+			 SGP_MAX_ENDPOINTS);
+		goto out;
+	}
+	if (i == cq->nplaces) {
+		unsigned int n = cq->nplaces ? 2 * cq->nplaces : 8;
+		struct sgp_place *grown = realloc(cq->place, n * sizeof *grown);
+
+		if (!grown) {
+			sgp_fail(ENOMEM, "no memory for %u endpoints", n);
+			goto out;
+		}
+		memset(grown + cq->nplaces, 0, (n - cq->nplaces) * sizeof *grown);
+		cq->place = grown;
+		cq->nplaces = n;
+	}
+	place = &cq->place[i];
+	place->ep = ep;
+	place->room = room;
+	place->generation =
+		place->generation == SGP_WR_GENERATION ? 1 : (uint16_t)(place->generation + 1);
+	cq->reserved = entries;
+	cq->neps++;
+	ep->index = i;
+	ep->send.wr_base = (uint64_t)place->generation << 48 | (uint64_t)i << 32;
+	ep->recv.wr_base = ep->send.wr_base | SGP_WR_RECV;
+	ret = 0;
+out:
+	sgp_unlock(&cq->lock);
+	return ret;
+}
+
+void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep)
+{
+	struct sgp_place *place;
+
+	sgp_lock(&cq->lock);
+	place = &cq->place[ep->index];
+	place->ep = NULL;
+	cq->neps--;
+	if (!place->awaits_empty) {
+		cq->reserved -= place->room;
+		place->room = 0;
+	}
+	sgp_unlock(&cq->lock);
+}
+
+/* ---- the public calls ---- */
+
+static int open_wakeups(struct sgp_cq *cq, struct ibv_context *verbs)
+{
+	struct epoll_event ev = {.events = EPOLLIN};
+	int flags;
+
+	errno = 0;
+	cq->channel = ibv_create_comp_channel(verbs);
+	if (!cq->channel)
+		return sgp_fail(errno > 0 ? errno : EIO, "no completion channel on this device");
+	cq->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	cq->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	flags = fcntl(cq->channel->fd, F_GETFL);
+	if (cq->wake_fd < 0 || cq->epoll_fd < 0 || flags < 0 ||
+	    fcntl(cq->channel->fd, F_SETFL, flags | O_NONBLOCK) ||
+	    epoll_ctl(cq->epoll_fd, EPOLL_CTL_ADD, cq->channel->fd, &ev) ||
+	    epoll_ctl(cq->epoll_fd, EPOLL_CTL_ADD, cq->wake_fd, &ev))
+		return sgp_fail(errno, "no descriptor to wait on: %s", strerror(errno));
+	return 0;
+}
+
+static void close_wakeups(struct sgp_cq *cq)
+{
+	int err = errno;
+
+	if (cq->epoll_fd >= 0)
+		close(cq->epoll_fd);
+	if (cq->wake_fd >= 0)
+		close(cq->wake_fd);
+	if (cq->channel)
+		ibv_destroy_comp_channel(cq->channel);
+	errno = err;
+}
+
+struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr *attr)
+{
+	struct sgp_cq *cq;
+
+	if (!verbs || !attr || attr->comp_mask || attr->flags & ~SGP_CQ_SINGLE_THREADED ||
+	    attr->cqe < 1 || attr->max_sge < 0 || attr->max_chunk < 0 ||
+	    attr->max_sge > UINT16_MAX || attr->max_chunk > UINT16_MAX)
+		return sgp_fail_null(EINVAL, "completion queue: a device, attributes with at least "
+					     "one entry, and known flags are needed");
+	cq = calloc(1, sizeof *cq);
+	if (!cq)
+		return sgp_fail_null(ENOMEM, "no memory for a completion queue");
+	cq->epoll_fd = cq->wake_fd = -1;
+	cq->single_threaded = attr->flags & SGP_CQ_SINGLE_THREADED;
+	cq->max_sge = attr->max_sge ? attr->max_sge : 16;
+	cq->max_chunk = attr->max_chunk ? attr->max_chunk : cq->max_sge;
+	cq->pending_end = &cq->pending;
+	sgp_lock_init(&cq->lock, cq->single_threaded);
+	if (open_wakeups(cq, verbs))
+		goto fail;
+	errno = 0;
+	cq->cq = ibv_create_cq(verbs, attr->cqe, cq, cq->channel, attr->comp_vector);
+	if (!cq->cq) {
+		sgp_fail(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
+			 attr->cqe, strerror(errno));
+		goto fail;
+	}
+	return cq;
+fail:
+	close_wakeups(cq);
+	sgp_lock_destroy(&cq->lock);
+	free(cq);
+	return NULL;
+}
+
+int sgp_cq_destroy(struct sgp_cq *cq)
+{
+	int err;
+
+	if (!cq)
+		return sgp_fail(EINVAL, "no completion queue");
+	if (cq->neps)
+		return sgp_fail(EBUSY,
+				"%u endpoints are on the completion queue: close and destroy "
+				"them first",
+				cq->neps);
+	errno = 0;
+	err = sgp_provider_errno(ibv_destroy_cq(cq->cq));
+	if (err)
+		return sgp_fail(err, "ibv_destroy_cq: %s", strerror(err));
+	close_wakeups(cq);
+	sgp_lock_destroy(&cq->lock);
+	free(cq->place);
+	free(cq);
+	return 0;
+}
+
+int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc)
+{
+	int got;
+
+	if (!cq || !wc || n < 1)
+		return sgp_fail(EINVAL, "poll: a queue and room for a completion are needed");
+	sgp_lock(&cq->lock);
+	got = sgp_cq_reap_locked(cq, n, wc);
+	sgp_unlock(&cq->lock);
+	return got;
+}
+
+int sgp_cq_fd(const struct sgp_cq *cq)
+{
+	return cq->epoll_fd;
+}
+
+void sgp_cq_wake(struct sgp_cq *cq)
+{
+	/* It can only fail when the counter is full, and then the descriptor is readable already.
+	 */
+	(void)!write(cq->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+/* Take what made the descriptor readable, acknowledging each event (law 2.14). */
+static void take_wakeups_locked(struct sgp_cq *cq)
+{
+	struct ibv_cq *event_cq;
+	void *event_context;
+	unsigned int events = 0;
+	uint64_t count;
+
+	while (!ibv_get_cq_event(cq->channel, &event_cq, &event_context))
+		events++;
+	if (events)
+		ibv_ack_cq_events(cq->cq, events);
+	(void)!read(cq->wake_fd, &count, sizeof count);
+}
+
+int sgp_cq_arm(struct sgp_cq *cq)
+{
+	int err;
+
+	if (!cq)
+		return sgp_fail(EINVAL, "no completion queue");
+	sgp_lock(&cq->lock);
+	take_wakeups_locked(cq);
+	errno = 0;
+	err = sgp_provider_errno(ibv_req_notify_cq(cq->cq, 0));
+	if (cq->pending)
+		sgp_cq_wake(cq);
+	sgp_unlock(&cq->lock);
+	return err ? sgp_fail(err, "ibv_req_notify_cq: %s", strerror(err)) : 0;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms)
+{
+	int64_t end = timeout_ms < 0 ? INT64_MAX : now_ms() + timeout_ms;
+
+	for (;;) {
+		struct pollfd pfd = {.events = POLLIN};
+		int64_t left;
+		int got = sgp_poll(cq, n, wc);
+
+		if (got)
+			return got;
+		/* Arm, then look again: what came in between rings no bell (law 2.14). */
+		if (sgp_cq_arm(cq))
+			return -1;
+		got = sgp_poll(cq, n, wc);
+		if (got)
+			return got;
+		left = timeout_ms < 0 ? -1 : end - now_ms();
+		if (timeout_ms >= 0 && left <= 0)
+			return 0;
+		pfd.fd = cq->epoll_fd;
+		if (poll(&pfd, 1, (int)left) < 0)
+			return sgp_fail(errno, "waiting for a completion: %s", strerror(errno));
+	}
+}

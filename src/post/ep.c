@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The endpoint's life: made on an rdma_cm_id, told of events, closed, destroyed.
+ *
+ * Closing is in this order: no post any more (both sides' locks are passed once, so that none is on
+ * its way), the queue pair into the error state, its completions kept until all are there or the
+ * time is over, the queue pair destroyed, and only then what is left of our own table ended as
+ * flushed: providers lose completions at destroy, or never flush (law 2.6, 2.8), but after a
+ * successful ibv_destroy_qp(3) the device is finished with the memory.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "pool/chunk.h"
+#include "pool/errmsg.h"
+#include "post/ep.h"
+
+/* ---- making one ---- */
+
+static uint32_t sge_or_one(uint32_t n)
+{
+	return n ? n : 1;
+}
+
+static int check_attr(const struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
+{
+	const struct ibv_qp_cap *cap;
+
+	if (!id || !attr || attr->comp_mask || attr->flags || !attr->cq || !attr->pd ||
+	    attr->max_chunk < 0 || attr->max_chunk > UINT16_MAX)
+		return sgp_fail(EINVAL, "endpoint: an identifier, a completion queue, a protection "
+					"domain and known flags are needed");
+	cap = &attr->cap;
+	if (!id->verbs || id->qp)
+		return sgp_fail(EINVAL, id->qp ? "endpoint: the identifier has a queue pair"
+					       : "endpoint: the identifier has no device yet: "
+						 "resolve its address first");
+	if (id->verbs != attr->cq->cq->context || id->verbs != attr->pd->context)
+		return sgp_fail(EINVAL, "endpoint: identifier, completion queue and protection "
+					"domain are of different devices");
+	if (!cap->max_send_wr || !cap->max_recv_wr)
+		return sgp_fail(EINVAL, "endpoint: both depths must be above 0");
+	if (cap->max_send_wr > SGP_MAX_DEPTH || cap->max_recv_wr > SGP_MAX_DEPTH)
+		return sgp_fail(E2BIG, "endpoint: a queue of at most %d is possible",
+				SGP_MAX_DEPTH);
+	return 0;
+}
+
+static int check_device(struct rdma_cm_id *id, const struct ibv_qp_cap *cap, struct sgp_ep *ep)
+{
+	struct ibv_device_attr dev;
+	struct ibv_port_attr port;
+	int err;
+
+	errno = 0;
+	err = sgp_provider_errno(ibv_query_device(id->verbs, &dev));
+	if (!err)
+		err = sgp_provider_errno(ibv_query_port(id->verbs, id->port_num, &port));
+	if (err)
+		return sgp_fail(err, "endpoint: the device does not answer: %s", strerror(err));
+	if (cap->max_send_sge > (uint32_t)dev.max_sge || cap->max_recv_sge > (uint32_t)dev.max_sge)
+		return sgp_fail(E2BIG, "endpoint: the device takes %d SGEs a list", dev.max_sge);
+	if (cap->max_send_wr > (uint32_t)dev.max_qp_wr ||
+	    cap->max_recv_wr > (uint32_t)dev.max_qp_wr)
+		return sgp_fail(E2BIG, "endpoint: the device has queues of %d", dev.max_qp_wr);
+	ep->max_msg = port.max_msg_sz < INT32_MAX ? port.max_msg_sz : INT32_MAX;
+	return 0;
+}
+
+static int make_sides(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
+{
+	const struct ibv_qp_cap *cap = &attr->cap;
+	int send_sge = (int)sge_or_one(cap->max_send_sge);
+	int recv_sge = (int)sge_or_one(cap->max_recv_sge);
+	int most = send_sge > recv_sge ? send_sge : recv_sge;
+	int max_chunk = attr->max_chunk ? attr->max_chunk : most;
+	bool unlocked = attr->cq->single_threaded;
+
+	if (recv_sge > attr->cq->max_sge || max_chunk > attr->cq->max_chunk)
+		return sgp_fail(
+			EINVAL,
+			"endpoint: lists of %d SGEs and %d holds, but the completion queue "
+			"hands over %d and %d: create it with a larger max_sge or max_chunk",
+			recv_sge, max_chunk, attr->cq->max_sge, attr->cq->max_chunk);
+	if (sgp_side_init(&ep->send, cap->max_send_wr, send_sge, max_chunk, false, unlocked))
+		return -1;
+	if (sgp_side_init(&ep->recv, cap->max_recv_wr, recv_sge, max_chunk, true, unlocked)) {
+		sgp_side_fini(&ep->send);
+		return -1;
+	}
+	return 0;
+}
+
+/*
+ * The queue pair with the caps asked for; as much inline room as the device gives, halving what it
+ * refuses (law 3). What it gives above the depths is not used: librdmacm and some providers round
+ * up, and the completion queue has room for what was asked.
+ */
+static int make_qp(struct sgp_ep *ep, struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
+{
+	struct ibv_qp_init_attr init;
+	uint32_t inline_bytes = attr->cap.max_inline_data;
+
+	for (;;) {
+		init = (struct ibv_qp_init_attr){
+			.qp_context = ep,
+			.send_cq = ep->cq->cq,
+			.recv_cq = ep->cq->cq,
+			.cap = attr->cap,
+			.qp_type = IBV_QPT_RC,
+		};
+		init.cap.max_send_sge = sge_or_one(attr->cap.max_send_sge);
+		init.cap.max_recv_sge = sge_or_one(attr->cap.max_recv_sge);
+		init.cap.max_inline_data = inline_bytes;
+		errno = 0;
+		if (!rdma_create_qp(id, attr->pd, &init))
+			break;
+		if ((errno != EINVAL && errno != ENOMEM) || !inline_bytes)
+			return sgp_fail(errno > 0 ? errno : EIO,
+					"endpoint: no queue pair (%u + %u deep, %u + %u SGEs): %s",
+					init.cap.max_send_wr, init.cap.max_recv_wr,
+					init.cap.max_send_sge, init.cap.max_recv_sge,
+					strerror(errno));
+		inline_bytes /= 2;
+	}
+	ep->id = id;
+	ep->qp = id->qp;
+	ep->max_inline = init.cap.max_inline_data;
+	return 0;
+}
+
+struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
+{
+	struct sgp_ep *ep;
+
+	if (check_attr(id, attr))
+		return NULL;
+	ep = calloc(1, sizeof *ep);
+	if (!ep)
+		return sgp_fail_null(ENOMEM, "no memory for an endpoint");
+	ep->cq = attr->cq;
+	ep->sig_all = attr->sq_sig_all;
+	if (check_device(id, &attr->cap, ep))
+		goto no_sides;
+	if (make_sides(ep, attr))
+		goto no_sides;
+	ep->pd_index = sgp_pd_acquire(attr->pd);
+	if (ep->pd_index < 0)
+		goto no_pd;
+	if (sgp_cq_attach(ep->cq, ep, ep->send.depth + ep->recv.depth))
+		goto no_place;
+	if (make_qp(ep, id, attr))
+		goto no_qp;
+	return ep;
+
+no_qp:
+	sgp_cq_detach(ep->cq, ep);
+no_place:
+	sgp_pd_release(ep->pd_index);
+no_pd:
+	sgp_side_fini(&ep->recv);
+	sgp_side_fini(&ep->send);
+no_sides:
+	free(ep);
+	return NULL;
+}
+
+/* ---- what it knows ---- */
+
+int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
+{
+	if (!ep || !event)
+		return sgp_fail(EINVAL, "event: an endpoint and an event are needed");
+	switch (event->event) {
+	case RDMA_CM_EVENT_ESTABLISHED:
+		atomic_store(&ep->connected, true);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		atomic_store(&ep->stopped, true);
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
+{
+	if (!ep || !info)
+		return sgp_fail(EINVAL, "query: an endpoint and room for the answer are needed");
+	*info = (struct sgp_ep_info){
+		.max_send_sge = ep->send.max_sge,
+		.max_recv_sge = ep->recv.max_sge,
+		.max_inline = ep->max_inline,
+		.max_msg = ep->max_msg,
+	};
+	sgp_lock(&ep->send.lock);
+	info->send_room = (int)sgp_side_room(&ep->send);
+	sgp_unlock(&ep->send.lock);
+	sgp_lock(&ep->recv.lock);
+	info->recv_room = (int)sgp_side_room(&ep->recv);
+	sgp_unlock(&ep->recv.lock);
+	info->send_posted = (int)ep->send.depth - info->send_room;
+	info->recv_posted = (int)ep->recv.depth - info->recv_room;
+	return 0;
+}
+
+/* ---- ending it ---- */
+
+static void stop_posts(struct sgp_ep *ep)
+{
+	atomic_store(&ep->stopped, true);
+	sgp_lock(&ep->send.lock);
+	sgp_unlock(&ep->send.lock);
+	sgp_lock(&ep->recv.lock);
+	sgp_unlock(&ep->recv.lock);
+}
+
+static bool is_idle_side(struct sgp_side *side)
+{
+	bool idle = true;
+
+	sgp_lock(&side->lock);
+	for (uint32_t seq = side->tail; seq != side->head; seq++) {
+		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
+
+		if (slot && !(slot->flags & SGP_SLOT_DONE))
+			idle = false;
+	}
+	sgp_unlock(&side->lock);
+	return idle;
+}
+
+/* Keep completions until none of ep is due any more, or the time is over. */
+static void drain(struct sgp_ep *ep, int timeout_ms)
+{
+	struct sgp_cq *cq = ep->cq;
+	struct timespec nap = {.tv_nsec = 20000}, start, now;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	for (;;) {
+		bool idle;
+		int64_t ms;
+
+		sgp_lock(&cq->lock);
+		sgp_cq_keep_all_locked(cq);
+		idle = is_idle_side(&ep->send) && is_idle_side(&ep->recv);
+		sgp_unlock(&cq->lock);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		ms = (int64_t)(now.tv_sec - start.tv_sec) * 1000 +
+		     (now.tv_nsec - start.tv_nsec) / 1000000;
+		if (idle || (timeout_ms >= 0 && ms >= timeout_ms))
+			return;
+		nanosleep(&nap, NULL);
+		if (nap.tv_nsec < 1000000)
+			nap.tv_nsec *= 2;
+	}
+}
+
+int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
+{
+	struct ibv_qp_attr to_error = {.qp_state = IBV_QPS_ERR};
+	struct sgp_cq *cq;
+	int err;
+
+	if (!ep)
+		return sgp_fail(EINVAL, "no endpoint");
+	if (!ep->qp)
+		return 0;
+	cq = ep->cq;
+	stop_posts(ep);
+	/* A provider that refuses it flushes nothing; the time limit serves for that as well. */
+	(void)ibv_modify_qp(ep->qp, &to_error, IBV_QP_STATE);
+	drain(ep, timeout_ms);
+
+	/* rdma_destroy_qp(3) would do, but tells no error (law 1). */
+	sgp_lock(&cq->lock);
+	errno = 0;
+	err = sgp_provider_errno(ibv_destroy_qp(ep->qp));
+	if (!err) {
+		ep->qp = NULL;
+		ep->id->qp = NULL;
+		sgp_cq_flush_locked(cq, ep);
+	} else if (cq->pending) {
+		sgp_cq_wake(cq);
+	}
+	sgp_unlock(&cq->lock);
+	if (err)
+		return sgp_fail(err,
+				"the queue pair cannot be destroyed (%s): what was posted "
+				"stays held",
+				strerror(err));
+	return 0;
+}
+
+int sgp_ep_destroy(struct sgp_ep *ep)
+{
+	bool busy;
+
+	if (!ep)
+		return sgp_fail(EINVAL, "no endpoint");
+	sgp_lock(&ep->cq->lock);
+	busy = ep->qp || ep->pending;
+	sgp_unlock(&ep->cq->lock);
+	if (busy)
+		return sgp_fail(EBUSY, ep->qp ? "the endpoint is not closed"
+					      : "the endpoint has completions: poll them first");
+	sgp_cq_detach(ep->cq, ep);
+	sgp_pd_release(ep->pd_index);
+	sgp_side_fini(&ep->recv);
+	sgp_side_fini(&ep->send);
+	free(ep);
+	return 0;
+}

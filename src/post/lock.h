@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A mutex that a single-threaded owner leaves out.
+ *
+ * Order, where two are held: a completion queue's, then an endpoint side's.
+ */
+#ifndef SGP_LOCK_H
+#define SGP_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct sgp_lock {
+	pthread_mutex_t mutex;
+	bool off; /* the caller serialises */
+};
+
+static inline void sgp_lock_init(struct sgp_lock *l, bool off)
+{
+	pthread_mutex_init(&l->mutex, NULL);
+	l->off = off;
+}
+
+static inline void sgp_lock_destroy(struct sgp_lock *l)
+{
+	pthread_mutex_destroy(&l->mutex);
+}
+
+static inline void sgp_lock(struct sgp_lock *l)
+{
+	if (!l->off)
+		pthread_mutex_lock(&l->mutex);
+}
+
+static inline void sgp_unlock(struct sgp_lock *l)
+{
+	if (!l->off)
+		pthread_mutex_unlock(&l->mutex);
+}
+
+#endif
