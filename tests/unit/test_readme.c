@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Runs the README's program, whose main() is hello_main() here, against a server that does what the
+ * stock rdma_server does: it receives 16 bytes and sends 16 back.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rdma/rdma_cma.h>
+#include <rdma/rdma_verbs.h>
+
+#include "sgpool/softverbs.h"
+
+int hello_main(int argc, char **argv);
+
+static char received[16];
+static struct rdma_cm_id *listener;
+
+static void *serve(void *arg)
+{
+	struct rdma_cm_id *id;
+	struct ibv_mr *in, *out;
+	struct ibv_wc wc;
+	char answer[16] = "and to you";
+
+	(void)arg;
+	if (rdma_get_request(listener, &id))
+		return "no request";
+	in = rdma_reg_msgs(id, received, sizeof received);
+	out = rdma_reg_msgs(id, answer, sizeof answer);
+	if (!in || !out || rdma_post_recv(id, NULL, received, sizeof received, in) ||
+	    rdma_accept(id, NULL) || rdma_get_recv_comp(id, &wc) != 1 || wc.status ||
+	    rdma_post_send(id, NULL, answer, sizeof answer, out, IBV_SEND_SIGNALED) ||
+	    rdma_get_send_comp(id, &wc) != 1 || wc.status)
+		return "the server failed";
+	rdma_disconnect(id);
+	rdma_dereg_mr(in);
+	rdma_dereg_mr(out);
+	rdma_destroy_ep(id);
+	return NULL;
+}
+
+START_TEST(the_readmes_program_runs)
+{
+	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_PASSIVE}, *at;
+	struct ibv_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}, .sq_sig_all = 1};
+	char *argv[] = {"hello", "127.0.0.1", NULL};
+	char printed[64] = "";
+	int out[2], stdout_was;
+	pthread_t server;
+	void *failure;
+
+	ck_assert_int_eq(rdma_getaddrinfo("127.0.0.1", "7471", &hints, &at), 0);
+	ck_assert_int_eq(rdma_create_ep(&listener, at, NULL, &attr), 0);
+	rdma_freeaddrinfo(at);
+	ck_assert_int_eq(rdma_listen(listener, 1), 0);
+	ck_assert_int_eq(pthread_create(&server, NULL, serve, NULL), 0);
+
+	ck_assert_int_eq(pipe(out), 0);
+	fflush(stdout);
+	stdout_was = dup(1);
+	dup2(out[1], 1);
+	ck_assert_int_eq(hello_main(2, argv), 0);
+	fflush(stdout);
+	dup2(stdout_was, 1);
+	ck_assert_int_gt(read(out[0], printed, sizeof printed - 1), 0);
+	ck_assert_int_eq(pthread_join(server, &failure), 0);
+	ck_assert_msg(!failure, "%s", (char *)failure);
+	ck_assert_str_eq(received, "hello, world");
+	ck_assert_str_eq(printed, "and to you\n");
+	ck_assert_int_eq(sv_live(SV_MRS), 0);
+	ck_assert_int_eq(sv_live(SV_QPS), 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("readme");
+	TCase *tc = tcase_create("program");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, the_readmes_program_runs);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The scatter-gather list: slices, joins, limits, and that a refusal changes nothing. */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "post/sgl.h"
+#include "sgpool/sgpool.h"
+
+#define NCHUNKS 64
+
+static struct ibv_device **devices;
+static struct ibv_context *verbs;
+static struct ibv_pd *pd;
+static struct sgp_pool *pool;
+static struct sgp_chunk *chunks[NCHUNKS]; /* all of the pool, by address */
+
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)sgp_chunk_addr(*(struct sgp_chunk *const *)a);
+	uintptr_t y = (uintptr_t)sgp_chunk_addr(*(struct sgp_chunk *const *)b);
+
+	return x < y ? -1 : x > y;
+}
+
+static void setup(void)
+{
+	struct sgp_class_attr class = {.size = 4096, .chunks = NCHUNKS};
+	struct sgp_pool_attr attr = {.classes = &class, .nclasses = 1, .pages = SGP_PAGES_BASE};
+
+	devices = ibv_get_device_list(NULL);
+	ck_assert_ptr_nonnull(devices);
+	verbs = ibv_open_device(devices[0]);
+	pd = ibv_alloc_pd(verbs);
+	pool = sgp_pool_create(pd, &attr);
+	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_pool_get_bulk(pool, 4096, 0, chunks, NCHUNKS), 0);
+	qsort(chunks, NCHUNKS, sizeof *chunks, by_address);
+}
+
+static void teardown(void)
+{
+	sgp_chunk_put_bulk(chunks, NCHUNKS);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+	ck_assert_int_eq(ibv_close_device(verbs), 0);
+	ibv_free_device_list(devices);
+}
+
+/* Append a slice, with a reference of its own. */
+static int add(struct sgp_sgl *sgl, int chunk, size_t offset, size_t length)
+{
+	int ret;
+
+	sgp_chunk_ref(chunks[chunk]);
+	ret = sgp_sgl_append(sgl, chunks[chunk], offset, length);
+	if (ret)
+		sgp_chunk_put(chunks[chunk]);
+	return ret;
+}
+
+static void check_sums(const struct sgp_sgl *sgl, uint64_t length)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < sgl->num_sge; i++) {
+		ck_assert_uint_gt(sgl->sge[i].length, 0);
+		sum += sgl->sge[i].length;
+	}
+	ck_assert_uint_eq(sum, length);
+	ck_assert_uint_eq(sgl->length, length);
+}
+
+START_TEST(case_21_adjacent_slices_join_and_gaps_do_not)
+{
+	SGP_SGL(sgl, 32);
+	SGP_SGL(gaps, 16);
+
+	for (int i = 0; i < 8; i++)
+		ck_assert_int_eq(add(&sgl, 0, (size_t)i * 512, 512), 0);
+	ck_assert_int_eq(sgl.num_sge, 1);
+	ck_assert_int_eq(sgl.num_chunk, 8);
+	check_sums(&sgl, 4096);
+	sgp_sgl_clear(&sgl);
+	ck_assert_int_eq(sgl.num_chunk, 0);
+
+	for (int i = 0; i < 16; i++)
+		ck_assert_int_eq(add(&gaps, 1, (size_t)i * 72, 64), 0);
+	ck_assert_int_eq(add(&gaps, 1, 16 * 72, 64), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(gaps.num_sge, 16);
+	ck_assert_int_eq(gaps.num_chunk, 16);
+	check_sums(&gaps, 16 * 64);
+	sgp_sgl_clear(&gaps);
+}
+END_TEST
+
+START_TEST(joins_across_chunks_that_are_neighbours)
+{
+	SGP_SGL(sgl, 4);
+	bool adjacent = (char *)sgp_chunk_addr(chunks[0]) + 4096 == sgp_chunk_addr(chunks[1]);
+
+	ck_assert_int_eq(add(&sgl, 0, 0, 4096), 0);
+	ck_assert_int_eq(add(&sgl, 1, 0, 4096), 0);
+	ck_assert_int_eq(sgl.num_sge, adjacent ? 1 : 2);
+	/* Backwards they never join. */
+	ck_assert_int_eq(add(&sgl, 0, 0, 100), 0);
+	ck_assert_int_eq(sgl.num_sge, adjacent ? 2 : 3);
+	check_sums(&sgl, 8292);
+	sgp_sgl_clear(&sgl);
+}
+END_TEST
+
+START_TEST(case_22_zero_lengths_make_no_sge)
+{
+	SGP_SGL(sgl, 4);
+
+	ck_assert_int_eq(add(&sgl, 0, 0, 0), 0);
+	ck_assert_int_eq(add(&sgl, 1, 0, 64), 0);
+	ck_assert_int_eq(add(&sgl, 2, 4096, 0), 0);
+	ck_assert_int_eq(sgl.num_sge, 1);
+	ck_assert_int_eq(sgl.num_chunk, 3);
+	check_sums(&sgl, 64);
+	sgp_sgl_clear(&sgl);
+}
+END_TEST
+
+START_TEST(refusals_leave_the_list_alone)
+{
+	SGP_SGL(sgl, 2);
+	struct sgp_sgl before;
+
+	ck_assert_int_eq(add(&sgl, 0, 0, 10), 0);
+	before = sgl;
+	ck_assert_int_eq(add(&sgl, 1, 4097, 0), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_int_eq(add(&sgl, 1, 1, 4096), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_int_eq(add(&sgl, 1, SIZE_MAX, 2), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	/* case 24: a length is never cut to 32 bits */
+	ck_assert_int_eq(add(&sgl, 1, 0, (UINT64_C(1) << 32) + 8), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_sgl_append(&sgl, NULL, 0, 1), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
+	ck_assert_int_eq(add(&sgl, 3, 0, 10), 0);
+	before = sgl;
+	/* Full of holds: not even a slice that would join. */
+	ck_assert_int_eq(add(&sgl, 3, 10, 10), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
+	sgp_sgl_clear(&sgl);
+}
+END_TEST
+
+START_TEST(case_27_random_splits_add_up)
+{
+	unsigned int seed = 27;
+
+	for (int round = 0; round < 100000; round++) {
+		SGP_SGL(sgl, 64);
+		size_t total = 1 + (size_t)rand_r(&seed) % 8192, left = total, at = 0;
+
+		if (rand_r(&seed) % 4 == 0)
+			total = left = 4096 * (1 + (size_t)rand_r(&seed) % 2);
+		while (left && sgl.num_chunk < 60) {
+			size_t room = 4096 - at % 4096;
+			size_t piece = 1 + (size_t)rand_r(&seed) % 2048;
+
+			piece = piece > left ? left : piece;
+			piece = piece > room ? room : piece;
+			ck_assert_int_eq(add(&sgl, (int)(at / 4096), at % 4096, piece), 0);
+			at += piece;
+			left -= piece;
+		}
+		check_sums(&sgl, total - left);
+		sgp_sgl_clear(&sgl);
+	}
+}
+END_TEST
+
+START_TEST(cut_trims_bytes_and_drops_what_is_not_used)
+{
+	SGP_SGL(sgl, 8);
+
+	for (size_t length = 0; length <= 3 * 100; length++) {
+		struct sgp_pool_stats stats;
+
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(add(&sgl, 2 * i, 8, 100), 0);
+		sgp_sgl_cut(&sgl, length);
+		check_sums(&sgl, length);
+		ck_assert_int_eq(sgl.num_sge, (int)((length + 99) / 100));
+		ck_assert_int_eq(sgl.num_chunk, sgl.num_sge);
+		sgp_sgl_clear(&sgl);
+		ck_assert_int_eq(sgp_pool_stats(pool, &stats), 0);
+		ck_assert_uint_eq(stats.live, NCHUNKS);
+	}
+}
+END_TEST
+
+START_TEST(move_takes_all_or_nothing)
+{
+	SGP_SGL(a, 3);
+	SGP_SGL(b, 2);
+	struct iovec iov[3];
+
+	ck_assert_int_eq(add(&a, 0, 0, 10), 0);
+	ck_assert_int_eq(add(&a, 2, 0, 20), 0);
+	ck_assert_int_eq(add(&b, 4, 0, 30), 0);
+	ck_assert_int_eq(sgp_sgl_move(&b, &a), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	check_sums(&a, 30);
+	check_sums(&b, 30);
+	ck_assert_int_eq(sgp_sgl_move(&a, &b), 0);
+	ck_assert_int_eq(b.num_chunk, 0);
+	check_sums(&a, 60);
+	ck_assert_int_eq(sgp_sgl_iovec(&a, iov, 2), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(sgp_sgl_iovec(&a, iov, 3), 3);
+	ck_assert_ptr_eq(iov[2].iov_base, sgp_chunk_addr(chunks[4]));
+	ck_assert_uint_eq(iov[2].iov_len, 30);
+	ck_assert_int_eq(sgp_sgl_move(&a, &a), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	sgp_sgl_clear(&a);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("sgl");
+	TCase *tc = tcase_create("list");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	suite_add_tcase(suite, tc);
+	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, case_21_adjacent_slices_join_and_gaps_do_not);
+	tcase_add_test(tc, joins_across_chunks_that_are_neighbours);
+	tcase_add_test(tc, case_22_zero_lengths_make_no_sge);
+	tcase_add_test(tc, refusals_leave_the_list_alone);
+	tcase_add_test(tc, case_27_random_splits_add_up);
+	tcase_add_test(tc, cut_trims_bytes_and_drops_what_is_not_used);
+	tcase_add_test(tc, move_takes_all_or_nothing);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
