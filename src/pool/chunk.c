@@ -111,3 +111,8 @@ struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr)
 		return sgp_fail_null(EFAULT, "the address is in no chunk of the pool");
 	return chunk;
 }
+
+const void *sgp_chunk_region(const struct sgp_chunk *chunk)
+{
+	return &chunk->slab->region;
+}
