@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A pool compared with its invariants, see sgp_pool_check(). */
-#include <stdlib.h>
-
 #include "pool/pool.h"
 
 static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab)
@@ -26,38 +24,27 @@ static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab
 	return NULL;
 }
 
-static int by_address(const void *a, const void *b)
-{
-	const struct sgp_chunk *x = *(struct sgp_chunk *const *)a;
-	const struct sgp_chunk *y = *(struct sgp_chunk *const *)b;
-
-	return x < y ? -1 : x > y;
-}
-
+/* Each free chunk is marked as it is met, so that one that is met twice shows. */
 static const char *check_free(const struct sgp_class *cls)
 {
-	struct sgp_chunk **sorted = calloc(cls->nfree + 1, sizeof sorted[0]);
-	const char *wrong = NULL;
+	struct sgp_slab *slab;
 	size_t i;
 
-	if (!sorted)
-		return "no memory for the check";
-	for (i = 0; i < cls->nfree; i++)
-		sorted[i] = cls->free[i];
-	qsort(sorted, cls->nfree, sizeof sorted[0], by_address);
-	for (i = 0; i < cls->nfree && !wrong; i++) {
-		const struct sgp_slab *slab = sorted[i]->slab;
+	for (slab = cls->slabs; slab; slab = slab->next)
+		for (i = 0; i < slab->made; i++)
+			slab->chunks[i].mark = 0;
+	for (i = 0; i < cls->nfree; i++) {
+		struct sgp_chunk *chunk = cls->free[i];
 
-		if (i && sorted[i] == sorted[i - 1])
-			wrong = "a chunk is free twice";
-		else if (sorted[i]->refs)
-			wrong = "a free chunk has references";
-		else if (slab->cls != cls || sorted[i] < slab->chunks ||
-			 sorted[i] >= slab->chunks + slab->made)
-			wrong = "a free chunk is not of this class";
+		slab = chunk->slab;
+		if (slab->cls != cls || chunk < slab->chunks || chunk >= slab->chunks + slab->made)
+			return "a free chunk is not of this class";
+		if (chunk->mark++)
+			return "a chunk is free twice";
+		if (chunk->refs)
+			return "a free chunk has references";
 	}
-	free(sorted);
-	return wrong;
+	return NULL;
 }
 
 const char *sgp_pool_check(struct sgp_pool *pool)

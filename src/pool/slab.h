@@ -28,7 +28,7 @@ struct sgp_chunk {
 	uint32_t size;
 	uint32_t lkey;         /* on the pool's first protection domain */
 	_Atomic uint32_t refs; /* references beyond the first */
-	uint32_t unused;
+	uint32_t mark;         /* sgp_pool_check()'s */
 };
 _Static_assert(sizeof(struct sgp_chunk) == 32, "two descriptors a cache line");
 

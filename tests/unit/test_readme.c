@@ -28,15 +28,14 @@ static void *serve(void *arg)
 
 	(void)arg;
 	if (rdma_get_request(listener, &id))
-		return "no request";
+		return (void *)(uintptr_t)"no request";
 	in = rdma_reg_msgs(id, received, sizeof received);
 	out = rdma_reg_msgs(id, answer, sizeof answer);
 	if (!in || !out || rdma_post_recv(id, NULL, received, sizeof received, in) ||
 	    rdma_accept(id, NULL) || rdma_get_recv_comp(id, &wc) != 1 || wc.status ||
 	    rdma_post_send(id, NULL, answer, sizeof answer, out, IBV_SEND_SIGNALED) ||
 	    rdma_get_send_comp(id, &wc) != 1 || wc.status)
-		return "the server failed";
-	rdma_disconnect(id);
+		return (void *)(uintptr_t)"the server failed";
 	rdma_dereg_mr(in);
 	rdma_dereg_mr(out);
 	rdma_destroy_ep(id);
@@ -47,7 +46,7 @@ START_TEST(the_readmes_program_runs)
 {
 	struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_flags = RAI_PASSIVE}, *at;
 	struct ibv_qp_init_attr attr = {.cap = {1, 1, 1, 1, 0}, .sq_sig_all = 1};
-	char *argv[] = {"hello", "127.0.0.1", NULL};
+	char name[] = "hello", host[] = "127.0.0.1", *argv[] = {name, host, NULL};
 	char printed[64] = "";
 	int out[2], stdout_was;
 	pthread_t server;

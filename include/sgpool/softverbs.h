@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * softverbs: an RDMA device in software, inside one process.
+ *
+ * libsgpool-softverbs exports the ibv_* and rdma_* symbols and is linked instead of libibverbs and
+ * librdmacm (or preloaded). A program needs nothing of this header to run on it: there is one
+ * device, "soft0", which owns the loopback addresses and those of the host. This header is for
+ * tests: it makes devices, picks whose behaviour they show, makes calls fail, and counts what is
+ * alive.
+ *
+ * Device number n (from 0, in the order they were added) answers on port p at 127.0.n.p; device 0
+ * takes every other address of the host as well. All functions may be called from any thread. Those
+ * that return int give 0, or -1 with errno.
+ */
+#ifndef SGPOOL_SOFTVERBS_H
+#define SGPOOL_SOFTVERBS_H
+
+#include <stdint.h>
+
+#include "sgpool/export.h"
+
+SGP_BEGIN_DECLS
+
+/* What sv_live and sv_total count. */
+enum sv_counter {
+	SV_CONTEXTS,
+	SV_PDS,
+	SV_MRS,
+	SV_MWS,
+	SV_CHANNELS,
+	SV_CQS,
+	SV_QPS,
+	SV_SRQS,
+	SV_AHS,
+	SV_CM_CHANNELS,
+	SV_CM_IDS,
+	SV_CM_EVENTS, /* fetched and not acknowledged */
+	SV_NCOUNTERS
+};
+
+/* How many exist now; what the connection manager opened for itself is not counted. */
+SGP_API int sv_live(enum sv_counter what);
+/* How many were ever made: sv_total(SV_MRS) counts registrations. */
+SGP_API uint64_t sv_total(enum sv_counter what);
+
+/* Adds a device that behaves like `persona` ("soft", "rxe", "siw", ...) with 1 to 4 ports. The
+ * first call that needs devices makes "soft0" if there is none yet. EEXIST, EINVAL, ENOMEM. */
+SGP_API int sv_device_add(const char *name, const char *persona, int ports);
+
+/* Sets a limit or a habit of a device by its name, for what is made from now on: "max_mr",
+ * "max_sge", "max_inline", "extended" ... EINVAL: no such device or name. */
+SGP_API int sv_set(const char *device, const char *what, uint64_t value);
+
+/* Makes one call fail: of the calls from now on, number `nth` (from 0) of `call`, the name without
+ * its prefix ("reg_mr", "post_send", "create_id"; "any" counts all of them), with `err`. One fault
+ * per name is pending at a time, a new one replaces it; err 0 takes it back. Returns 0, or
+ * -1/EINVAL for an unknown name. */
+SGP_API int sv_fail_nth(const char *call, uint64_t nth, int err);
+/* Whether the fault set for `call` has struck since it was set: for sweeps "fail at call N, N = 0,
+ * 1, 2 ... until nothing fails any more". */
+SGP_API int sv_failed(const char *call);
+/* How often `call` was made. */
+SGP_API uint64_t sv_calls(const char *call);
+/* Takes back all faults. */
+SGP_API void sv_faults_clear(void);
+
+/* Time for RNR and retry timers. It is the system's monotonic clock until the first
+ * sv_clock_advance; from then on it stands still and moves only by these calls. */
+SGP_API void sv_clock_advance(uint64_t ns);
+
+SGP_END_DECLS
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Addresses and ports of ids: binding, resolving, names. */
+#include <arpa/inet.h>
+#include <netdb.h>
+
+#include "softverbs/cm.h"
+
+#define FIRST_PORT 32768
+#define LAST_PORT  60999
+
+socklen_t sw_addrlen(const struct sockaddr *addr)
+{
+	if (!addr)
+		return 0;
+	if (addr->sa_family == AF_INET)
+		return sizeof(struct sockaddr_in);
+	if (addr->sa_family == AF_INET6)
+		return sizeof(struct sockaddr_in6);
+	return 0;
+}
+
+uint16_t sw_get_port(const struct sockaddr *addr)
+{
+	/* sin_port and sin6_port are in the same place. */
+	return ntohs(((const struct sockaddr_in *)(const void *)addr)->sin_port);
+}
+
+void sw_set_port(struct sockaddr *addr, uint16_t port)
+{
+	((struct sockaddr_in *)(void *)addr)->sin_port = htons(port);
+}
+
+bool sw_is_any(const struct sockaddr *addr)
+{
+	const struct sockaddr_in *in4 = (const void *)addr;
+	const struct sockaddr_in6 *in6 = (const void *)addr;
+
+	return addr->sa_family == AF_INET ? in4->sin_addr.s_addr == htonl(INADDR_ANY)
+					  : IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
+static bool same_addr(const struct sockaddr *a, const struct sockaddr *b)
+{
+	if (a->sa_family != b->sa_family)
+		return false;
+	if (a->sa_family == AF_INET)
+		return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+		       ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+	return !memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+		       &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr,
+		       sizeof(struct in6_addr));
+}
+
+static bool taken(const struct sw_id *id, const struct sockaddr *addr, uint16_t port)
+{
+	struct sw_list *l;
+
+	sw_each(l, sw_cm_ids())
+	{
+		const struct sw_id *o = sw_outer(l, struct sw_id, link);
+		const struct sockaddr *at = &o->id.route.addr.src_addr;
+
+		if (o == id || o->port != port || o->id.ps != id->id.ps)
+			continue;
+		if (!sw_is_any(addr) && !sw_is_any(at) && !same_addr(addr, at))
+			continue;
+		if (!id->reuse || !o->reuse || o->state == SW_CM_LISTEN)
+			return true;
+	}
+	return false;
+}
+
+static int pick_port(const struct sw_id *id, const struct sockaddr *addr, uint16_t *port)
+{
+	static uint16_t last = FIRST_PORT - 1;
+
+	for (int i = FIRST_PORT; i <= LAST_PORT; i++) {
+		last = last >= LAST_PORT ? FIRST_PORT : (uint16_t)(last + 1);
+		if (!taken(id, addr, last)) {
+			*port = last;
+			return 0;
+		}
+	}
+	return EADDRNOTAVAIL;
+}
+
+int sw_cm_bind(struct sw_id *id, const struct sockaddr *addr)
+{
+	struct rdma_addr *a = &id->id.route.addr;
+	struct sw_device *dev = NULL;
+	uint16_t port = sw_get_port(addr);
+	int n = 0, err = 0;
+
+	if (id->state != SW_CM_IDLE)
+		return EINVAL;
+	if (!sw_is_any(addr)) {
+		dev = sw_port_by_addr(addr, &n);
+		if (!dev)
+			return EADDRNOTAVAIL;
+	}
+	if (!port)
+		err = pick_port(id, addr, &port);
+	else if (taken(id, addr, port))
+		err = EADDRINUSE;
+	if (!err && dev)
+		err = sw_cm_attach(id, dev, n);
+	if (err)
+		return err;
+	memcpy(&a->src_storage, addr, sw_addrlen(addr));
+	sw_set_port(&a->src_addr, port);
+	id->port = port;
+	id->state = SW_CM_BOUND;
+	return 0;
+}
+
+int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
+{
+	int err = SW_FAULT(bind_addr);
+
+	if (!err && !sw_addrlen(addr))
+		err = EINVAL;
+	if (err)
+		return sw_fail(err);
+	sw_lock();
+	err = sw_cm_bind(sw_id(id), addr);
+	sw_unlock();
+	return err ? sw_fail(err) : 0;
+}
+
+/* The GID a port is addressed by: the one made of its IP address, if it has one. */
+static union ibv_gid port_gid(const struct sw_device *dev, int port)
+{
+	return dev->port[port].gid[dev->port[port].ngid - 1];
+}
+
+/* Binds if need be, finds the device to leave from and the one to reach. */
+static int resolve(struct sw_id *id, const struct sockaddr *src, const struct sockaddr *dst,
+		   int *status)
+{
+	struct rdma_addr *a = &id->id.route.addr;
+	struct sockaddr_storage any = {.ss_family = dst->sa_family};
+	struct sw_device *to;
+	int port = 0, err = 0;
+
+	if (id->state == SW_CM_IDLE)
+		err = sw_cm_bind(id, src ? src : (const struct sockaddr *)&any);
+	else if (id->state != SW_CM_BOUND)
+		err = EINVAL;
+	if (!err && dst->sa_family != a->src_addr.sa_family)
+		err = EINVAL;
+	if (err)
+		return err;
+	memcpy(&a->dst_storage, dst, sw_addrlen(dst));
+	to = sw_port_by_addr(dst, &port);
+	if (!to) {
+		*status = -EHOSTUNREACH;
+		return 0;
+	}
+	if (!id->dev) {
+		/* The way to a local address is the device that has it, from that address. */
+		err = sw_cm_attach(id, to, port);
+		if (err) {
+			*status = -err;
+			return 0;
+		}
+		memcpy(&a->src_storage, dst, sw_addrlen(dst));
+		sw_set_port(&a->src_addr, id->port);
+	}
+	if (!sw_cm_iwarp(id)) {
+		a->addr.ibaddr.dgid = port_gid(to, port);
+		a->addr.ibaddr.pkey = 0xffff;
+	}
+	id->state = SW_CM_ADDR;
+	return 0;
+}
+
+int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
+		      int timeout_ms)
+{
+	int err = SW_FAULT(resolve_addr), status = 0;
+
+	(void)timeout_ms; /* nothing takes time here */
+	if (!err && (!sw_addrlen(dst) || (src && !sw_addrlen(src))))
+		err = EINVAL;
+	if (err)
+		return sw_fail(err);
+	sw_lock();
+	err = resolve(sw_id(id), src, dst, &status);
+	if (!err &&
+	    !sw_cm_event(sw_id(id), status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
+			 status))
+		err = ENOMEM;
+	sw_unlock();
+	return err ? sw_fail(err) : sw_cm_complete(id);
+}
+
+static int route(struct sw_id *id)
+{
+	struct rdma_route *r = &id->id.route;
+	struct ibv_sa_path_rec *p;
+
+	if (id->state != SW_CM_ADDR)
+		return EINVAL;
+	if (!sw_cm_iwarp(id)) {
+		p = calloc(1, sizeof *p);
+		if (!p)
+			return ENOMEM;
+		p->dgid = r->addr.addr.ibaddr.dgid;
+		p->sgid = r->addr.addr.ibaddr.sgid;
+		p->reversible = 1;
+		p->numb_path = 1;
+		p->pkey = 0xffff;
+		p->mtu_selector = p->rate_selector = p->packet_life_time_selector = 2;
+		p->mtu = IBV_MTU_1024;
+		p->rate = IBV_RATE_10_GBPS;
+		p->packet_life_time = 18;
+		p->hop_limit = 64;
+		r->path_rec = p;
+		r->num_paths = 1;
+	}
+	if (!sw_cm_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0))
+		return ENOMEM;
+	id->state = SW_CM_ROUTE;
+	return 0;
+}
+
+int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
+{
+	int err = SW_FAULT(resolve_route);
+
+	(void)timeout_ms;
+	if (err)
+		return sw_fail(err);
+	sw_lock();
+	err = route(sw_id(id));
+	sw_unlock();
+	return err ? sw_fail(err) : sw_cm_complete(id);
+}
+
+__be16 rdma_get_src_port(struct rdma_cm_id *id)
+{
+	return id->route.addr.src_sin.sin_port;
+}
+
+__be16 rdma_get_dst_port(struct rdma_cm_id *id)
+{
+	return id->route.addr.dst_sin.sin_port;
+}
+
+/* ---- names ---- */
+
+static int dup_addr(struct sockaddr **to, socklen_t *len, const struct sockaddr *from, socklen_t n)
+{
+	*to = malloc(n);
+	if (!*to)
+		return ENOMEM;
+	memcpy(*to, from, n);
+	*len = n;
+	return 0;
+}
+
+static int fill(struct rdma_addrinfo *r, const struct addrinfo *ai,
+		const struct rdma_addrinfo *hints)
+{
+	int err;
+
+	r->ai_family = ai->ai_family;
+	r->ai_port_space = hints && hints->ai_port_space              ? hints->ai_port_space
+			   : hints && hints->ai_qp_type == IBV_QPT_UD ? RDMA_PS_UDP
+								      : RDMA_PS_TCP;
+	r->ai_qp_type = hints && hints->ai_qp_type        ? hints->ai_qp_type
+			: r->ai_port_space == RDMA_PS_UDP ? IBV_QPT_UD
+							  : IBV_QPT_RC;
+	if (hints && hints->ai_flags & RAI_PASSIVE) {
+		r->ai_flags = RAI_PASSIVE;
+		return dup_addr(&r->ai_src_addr, &r->ai_src_len, ai->ai_addr, ai->ai_addrlen);
+	}
+	err = dup_addr(&r->ai_dst_addr, &r->ai_dst_len, ai->ai_addr, ai->ai_addrlen);
+	if (!err && hints && hints->ai_src_len)
+		err = dup_addr(&r->ai_src_addr, &r->ai_src_len, hints->ai_src_addr,
+			       hints->ai_src_len);
+	return err;
+}
+
+int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
+		     struct rdma_addrinfo **res)
+{
+	struct addrinfo hint = {.ai_socktype = SOCK_STREAM}, *ai;
+	struct rdma_addrinfo *r;
+	int err = SW_FAULT(getaddrinfo);
+
+	if (!err && !node && !service && !hints)
+		err = EINVAL;
+	if (err)
+		return sw_fail(err);
+	if (hints) {
+		hint.ai_flags = hints->ai_flags & RAI_PASSIVE ? AI_PASSIVE : 0;
+		hint.ai_flags |= hints->ai_flags & RAI_NUMERICHOST ? AI_NUMERICHOST : 0;
+		hint.ai_family = hints->ai_flags & RAI_FAMILY ? hints->ai_family : 0;
+	}
+	err = getaddrinfo(node, service, &hint, &ai);
+	if (err) {
+		/* librdmacm hands on the EAI_ code, or -1 with errno. */
+		return err == EAI_SYSTEM ? -1 : err;
+	}
+	r = calloc(1, sizeof *r);
+	err = r ? fill(r, ai, hints) : ENOMEM;
+	freeaddrinfo(ai);
+	if (err) {
+		rdma_freeaddrinfo(r);
+		return sw_fail(err);
+	}
+	*res = r;
+	return 0;
+}
+
+void rdma_freeaddrinfo(struct rdma_addrinfo *r)
+{
+	while (r) {
+		struct rdma_addrinfo *next = r->ai_next;
+
+		free(r->ai_src_addr);
+		free(r->ai_dst_addr);
+		free(r);
+		r = next;
+	}
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Completion queues: a ring of CQEs. Polling one is what frees the slots of the queue it came from
+ * (law 3), so each CQE remembers its QP and how far the poll frees it.
+ */
+#include "softverbs/sw.h"
+
+uint32_t sw_pow2(uint32_t n)
+{
+	uint32_t p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+static struct sw_cq *new_cq(struct ibv_context *c, uint32_t cqe, void *cq_context,
+			    struct ibv_comp_channel *channel, int *err)
+{
+	struct sw_device *dev = sw_dev(c);
+	struct sw_cq *cq = calloc(1, sizeof *cq);
+
+	if (cq)
+		cq->ring = calloc(sw_pow2(cqe), sizeof *cq->ring);
+	if (!cq || !cq->ring) {
+		free(cq);
+		*err = ENOMEM;
+		return NULL;
+	}
+	pthread_mutex_init(&cq->ibv.mutex, NULL);
+	pthread_cond_init(&cq->ibv.cond, NULL);
+	cq->mask = sw_pow2(cqe) - 1;
+	cq->cap = cqe;
+	cq->ibv.context = c;
+	cq->ibv.channel = channel;
+	cq->ibv.cq_context = cq_context;
+	cq->ibv.cqe = (int)cqe;
+	cq->ibv.handle = (uint32_t)dev->count[SV_CQS];
+	sw_list_init(&cq->ready);
+	sw_lock();
+	if (channel) {
+		cq->ch = sw_outer(channel, struct sw_channel, ibv);
+		channel->refcnt++;
+	}
+	dev->count[SV_CQS]++;
+	sw_ctx(c)->objects++;
+	sw_count(SV_CQS, 1);
+	sw_unlock();
+	return cq;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
+			     struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct sw_device *dev = sw_dev(c);
+	struct sw_cq *cq;
+	int err = SW_FAULT(create_cq);
+
+	if (!err && dev->removed)
+		err = EIO;
+	if (!err && (cqe < 1 || cqe > dev->p.attr.max_cqe || comp_vector < 0 ||
+		     comp_vector >= c->num_comp_vectors))
+		err = EINVAL;
+	if (!err && dev->count[SV_CQS] >= dev->p.attr.max_cq)
+		err = ENOMEM;
+	if (err)
+		return sw_null(err);
+	cq = new_cq(c, (uint32_t)cqe, cq_context, channel, &err);
+	return cq ? ibv_cq_ex_to_cq(&cq->ibv) : sw_null(err);
+}
+
+int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
+{
+	struct sw_cq *cq = sw_cq(ibv);
+	struct sw_device *dev = sw_dev(ibv->context);
+	int err = SW_FAULT(resize_cq);
+	struct sw_cqe *ring;
+
+	if (err)
+		return err;
+	if (cqe < 1 || cqe > dev->p.attr.max_cqe)
+		return EINVAL;
+	ring = calloc(sw_pow2((uint32_t)cqe), sizeof *ring);
+	if (!ring)
+		return ENOMEM;
+	sw_lock();
+	if ((uint32_t)cqe < cq->head - cq->tail) {
+		sw_unlock();
+		free(ring);
+		return EINVAL;
+	}
+	for (uint32_t i = cq->tail; i != cq->head; i++)
+		ring[i & (sw_pow2((uint32_t)cqe) - 1)] = cq->ring[i & cq->mask];
+	free(cq->ring);
+	cq->ring = ring;
+	cq->mask = sw_pow2((uint32_t)cqe) - 1;
+	cq->cap = (uint32_t)cqe;
+	cq->ibv.cqe = cqe;
+	sw_unlock();
+	return 0;
+}
+
+int ibv_destroy_cq(struct ibv_cq *ibv)
+{
+	struct sw_cq *cq = sw_cq(ibv);
+	int err = SW_FAULT(destroy_cq);
+
+	if (err)
+		return err;
+	sw_lock();
+	if (cq->refs) {
+		sw_unlock();
+		return EBUSY;
+	}
+	while (cq->pending) {
+		sw_pollq_sub(&cq->ch->q);
+		cq->pending--;
+	}
+	sw_list_del(&cq->ready);
+	/* Law 2.14: every fetched event must have been acknowledged. */
+	while (cq->comp_got != cq->ibv.comp_events_completed)
+		sw_sleep();
+	sw_async_forget(sw_ctx(ibv->context), ibv, &cq->async_got, &cq->ibv.async_events_completed);
+	if (cq->ch)
+		cq->ch->ibv.refcnt--;
+	sw_dev(ibv->context)->count[SV_CQS]--;
+	sw_ctx(ibv->context)->objects--;
+	sw_count(SV_CQS, -1);
+	sw_unlock();
+	pthread_cond_destroy(&cq->ibv.cond);
+	pthread_mutex_destroy(&cq->ibv.mutex);
+	free(cq->ring);
+	free(cq);
+	return 0;
+}
+
+static void event(struct sw_cq *cq, bool solicited)
+{
+	if (cq->armed == SW_ARM_NONE || (cq->armed == SW_ARM_SOLICITED && !solicited))
+		return;
+	cq->armed = SW_ARM_NONE;
+	if (cq->pending++ == 0)
+		sw_list_append(&cq->ch->ready, &cq->ready);
+	sw_pollq_add(&cq->ch->q);
+}
+
+void sw_cq_push(struct sw_cq *cq, const struct sw_cqe *cqe)
+{
+	if (cq->dead)
+		return;
+	if (cq->head - cq->tail >= cq->cap) {
+		/* Law 3: overflow, and the CQ is gone. */
+		cq->dead = true;
+		sw_async_cq(cq, IBV_EVENT_CQ_ERR);
+		return;
+	}
+	cq->ring[cq->head++ & cq->mask] = *cqe;
+	/* An error wakes even those who wait for solicited completions only. */
+	if (cq->ch)
+		event(cq, cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS);
+}
+
+/* What a polled completion frees. */
+static void retire(struct sw_cqe *e)
+{
+	struct sw_queue *q;
+
+	if (e->srq) {
+		e->srq->unpolled--;
+		return;
+	}
+	if (!e->qp)
+		return;
+	q = e->side == SW_SEND ? &e->qp->sq : &e->qp->rq.q;
+	if ((int32_t)(e->upto - q->tail) > 0)
+		q->tail = e->upto;
+}
+
+int sw_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	struct sw_cq *cq = sw_cq(ibv);
+	int i, err = SW_FAULT(poll_cq);
+
+	if (err)
+		return -err;
+	sw_lock();
+	sw_due();
+	if (cq->dead && cq->head == cq->tail) {
+		sw_unlock();
+		return -2; /* what mlx4 and mlx5 say: law 1 */
+	}
+	for (i = 0; i < n && cq->tail != cq->head; i++) {
+		struct sw_cqe *e = &cq->ring[cq->tail++ & cq->mask];
+
+		wc[i] = e->wc;
+		retire(e);
+	}
+	sw_unlock();
+	return i;
+}
+
+int sw_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
+{
+	struct sw_cq *cq = sw_cq(ibv);
+	enum sw_arm arm = solicited_only ? SW_ARM_SOLICITED : SW_ARM_NEXT;
+	int err = SW_FAULT(req_notify_cq);
+
+	if (err)
+		return err;
+	sw_lock();
+	if (cq->ch && arm > cq->armed)
+		cq->armed = arm;
+	sw_unlock();
+	return 0;
+}
+
+void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop)
+{
+	uint32_t to = cq->tail;
+
+	for (uint32_t i = cq->tail; i != cq->head; i++) {
+		struct sw_cqe *e = &cq->ring[i & cq->mask];
+
+		if (e->qp == qp) {
+			if (e->srq)
+				e->srq->unpolled--;
+			e->qp = NULL;
+			e->srq = NULL;
+			if (drop)
+				continue;
+		}
+		cq->ring[to++ & cq->mask] = *e;
+	}
+	cq->head = to;
+}

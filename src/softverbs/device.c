@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Devices: making, listing, addresses, and what can be asked of them. Device n answers on port p at
+ * 127.0.n.p; its GIDs are made of that address; device 0 owns all other addresses of this host.
+ */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <stdio.h>
+
+#include "softverbs/sw.h"
+
+#undef ibv_query_port
+#undef ibv_get_device_list
+
+static struct sw_list devices = {&devices, &devices};
+static int made; /* devices ever made: the next one's index */
+
+struct sw_list *sw_devices(void)
+{
+	return &devices;
+}
+
+static void init_port(struct sw_device *dev, int n)
+{
+	struct sw_port *port = &dev->port[n];
+	uint8_t *g = port->gid[0].raw;
+
+	port->state = IBV_PORT_ACTIVE;
+	port->ngid = dev->p.ngid;
+	port->addr4 = htonl(0x7f000000u | (uint32_t)dev->index << 8 | (uint32_t)n);
+	if (dev->p.link_layer == IBV_LINK_LAYER_INFINIBAND)
+		port->lid = (uint16_t)(dev->index * 16 + n);
+	g[0] = 0xfe; /* fe80::200:ff:fe00:n.p, as from a MAC address */
+	g[1] = 0x80;
+	g[8] = 0x02;
+	g[11] = 0xff;
+	g[12] = 0xfe;
+	g[14] = (uint8_t)dev->index;
+	g[15] = (uint8_t)n;
+	if (port->ngid > 1) {
+		g = port->gid[1].raw; /* ::ffff:127.0.n.p */
+		g[10] = g[11] = 0xff;
+		memcpy(g + 12, &port->addr4, 4);
+	}
+}
+
+static int add(const char *name, const struct sw_persona *p, int ports)
+{
+	struct sw_device *dev = calloc(1, sizeof *dev);
+
+	if (!dev)
+		return ENOMEM;
+	dev->p = *p;
+	dev->index = made++;
+	dev->nports = ports;
+	dev->listed = true;
+	dev->qp_next = 0;
+	sw_list_init(&dev->contexts);
+	dev->ibv.node_type = p->node;
+	dev->ibv.transport_type = p->transport;
+	snprintf(dev->ibv.name, sizeof dev->ibv.name, "%s", name);
+	snprintf(dev->ibv.dev_name, sizeof dev->ibv.dev_name, "uverbs%d", dev->index);
+	snprintf(dev->ibv.dev_path, sizeof dev->ibv.dev_path, "/sys/class/infiniband_verbs/%s",
+		 dev->ibv.dev_name);
+	snprintf(dev->ibv.ibdev_path, sizeof dev->ibv.ibdev_path, "/sys/class/infiniband/%.60s",
+		 name);
+	for (int i = 1; i <= ports; i++)
+		init_port(dev, i);
+	sw_list_append(&devices, &dev->link);
+	return 0;
+}
+
+static struct sw_device *find(const char *name)
+{
+	struct sw_list *l;
+
+	sw_each(l, &devices)
+	{
+		struct sw_device *dev = sw_outer(l, struct sw_device, link);
+
+		if (!strcmp(dev->ibv.name, name))
+			return dev;
+	}
+	return NULL;
+}
+
+int sv_device_add(const char *name, const char *persona, int ports)
+{
+	const struct sw_persona *p = sw_persona(persona);
+	int err;
+
+	if (!p || !*name || strlen(name) >= IBV_SYSFS_NAME_MAX || ports < 1 || ports > SW_MAX_PORTS)
+		return sw_fail(EINVAL);
+	sw_lock();
+	err = find(name) || made > 255 ? EEXIST : add(name, p, ports);
+	sw_unlock();
+	return err ? sw_fail(err) : 0;
+}
+
+/* The device that is there when nobody asked for one. */
+static void default_device(void)
+{
+	if (!made)
+		add("soft0", sw_persona("soft"), 1);
+}
+
+int sv_set(const char *device, const char *what, uint64_t value)
+{
+	struct sw_device *dev;
+	bool ok;
+
+	sw_lock();
+	default_device();
+	dev = find(device);
+	ok = dev && sw_persona_set(&dev->p, what, value);
+	sw_unlock();
+	return ok ? 0 : sw_fail(EINVAL);
+}
+
+/* A device goes when it is out of the world, no list has it and no context is open. */
+void sw_device_put(struct sw_device *dev)
+{
+	if (--dev->refs || dev->listed)
+		return;
+	free(dev->key);
+	free(dev->qp);
+	free(dev);
+}
+
+struct ibv_device **ibv_get_device_list(int *num)
+{
+	struct ibv_device **list;
+	struct sw_list *l;
+	int err = SW_FAULT(get_device_list), n = 0;
+
+	if (err)
+		return sw_null(err);
+	sw_lock();
+	default_device();
+	sw_each(l, &devices) n++;
+	list = calloc((size_t)n + 1, sizeof *list);
+	if (!list) {
+		sw_unlock();
+		return sw_null(ENOMEM);
+	}
+	n = 0;
+	sw_each(l, &devices)
+	{
+		struct sw_device *dev = sw_outer(l, struct sw_device, link);
+
+		dev->refs++;
+		list[n++] = &dev->ibv;
+	}
+	sw_unlock();
+	if (num)
+		*num = n;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	sw_lock();
+	for (int i = 0; list[i]; i++)
+		sw_device_put(sw_outer(list[i], struct sw_device, ibv));
+	sw_unlock();
+	free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *device)
+{
+	return device->name;
+}
+
+int ibv_get_device_index(struct ibv_device *device)
+{
+	return sw_outer(device, struct sw_device, ibv)->index;
+}
+
+static __be64 guid(const struct sw_device *dev)
+{
+	return htobe64(0x0200000000ff0000ull | 0xfe000000ull | (uint64_t)dev->index << 8);
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device)
+{
+	return guid(sw_outer(device, struct sw_device, ibv));
+}
+
+int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
+{
+	struct sw_device *dev = sw_dev(c);
+	int err = SW_FAULT(query_device);
+
+	if (err)
+		return err;
+	sw_lock();
+	*a = dev->p.attr;
+	a->node_guid = a->sys_image_guid = guid(dev);
+	a->phys_port_cnt = (uint8_t)dev->nports;
+	sw_unlock();
+	return 0;
+}
+
+int sw_query_port(struct ibv_context *c, uint8_t n, struct ibv_port_attr *a, size_t len)
+{
+	struct sw_device *dev = sw_dev(c);
+	struct ibv_port_attr attr = {0};
+	int err = SW_FAULT(query_port);
+
+	if (err)
+		return err;
+	if (n < 1 || n > dev->nports)
+		return EINVAL;
+	sw_lock();
+	attr.state = dev->port[n].state;
+	attr.max_mtu = IBV_MTU_4096;
+	attr.active_mtu = IBV_MTU_1024;
+	attr.gid_tbl_len = SW_MAX_GIDS;
+	attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+	attr.max_msg_sz = dev->p.max_msg;
+	attr.pkey_tbl_len = (uint16_t)dev->p.npkey;
+	attr.lid = dev->port[n].lid;
+	attr.max_vl_num = 1;
+	attr.active_width = 2;
+	attr.active_speed = 1;
+	attr.phys_state = attr.state == IBV_PORT_ACTIVE ? 5 : 2;
+	attr.link_layer = (uint8_t)dev->p.link_layer;
+	sw_unlock();
+	memset(a, 0, len);
+	memcpy(a, &attr, len < sizeof attr ? len : sizeof attr);
+	return 0;
+}
+
+/* What programs without extended verbs see: the structure ends before link_layer's neighbours. */
+int ibv_query_port(struct ibv_context *c, uint8_t n, struct _compat_ibv_port_attr *a)
+{
+	return sw_query_port(c, n, (struct ibv_port_attr *)a,
+			     offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+
+int ibv_query_gid(struct ibv_context *c, uint8_t n, int index, union ibv_gid *gid)
+{
+	struct sw_device *dev = sw_dev(c);
+	int err = SW_FAULT(query_gid);
+
+	if (err)
+		return sw_fail(err);
+	if (n < 1 || n > dev->nports || index < 0 || index >= SW_MAX_GIDS)
+		return sw_fail(EINVAL);
+	*gid = dev->port[n].gid[index];
+	return 0;
+}
+
+static void fill_gid(struct sw_device *dev, uint32_t n, uint32_t index, struct ibv_gid_entry *e)
+{
+	e->gid = dev->port[n].gid[index];
+	e->gid_index = index;
+	e->port_num = n;
+	e->gid_type = dev->p.link_layer == IBV_LINK_LAYER_ETHERNET ? IBV_GID_TYPE_ROCE_V2
+								   : IBV_GID_TYPE_IB;
+	e->ndev_ifindex = 0;
+}
+
+int _ibv_query_gid_ex(struct ibv_context *c, uint32_t n, uint32_t index,
+		      struct ibv_gid_entry *entry, uint32_t flags, size_t size)
+{
+	struct sw_device *dev = sw_dev(c);
+	struct ibv_gid_entry e;
+
+	if (flags || n < 1 || n > (uint32_t)dev->nports || index >= SW_MAX_GIDS)
+		return EINVAL;
+	if (index >= (uint32_t)dev->port[n].ngid)
+		return ENODATA;
+	fill_gid(dev, n, index, &e);
+	memcpy(entry, &e, size < sizeof e ? size : sizeof e);
+	return 0;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entries, size_t max,
+			     uint32_t flags, size_t size)
+{
+	struct sw_device *dev = sw_dev(c);
+	struct ibv_gid_entry e;
+	size_t k = 0;
+
+	if (flags || size > sizeof e)
+		return -EINVAL;
+	for (uint32_t n = 1; n <= (uint32_t)dev->nports; n++)
+		for (uint32_t i = 0; i < (uint32_t)dev->port[n].ngid; i++, k++) {
+			if (k >= max)
+				return -EINVAL;
+			fill_gid(dev, n, i, &e);
+			memcpy((char *)entries + k * size, &e, size);
+		}
+	return (ssize_t)k;
+}
+
+int ibv_query_pkey(struct ibv_context *c, uint8_t n, int index, __be16 *pkey)
+{
+	struct sw_device *dev = sw_dev(c);
+	int err = SW_FAULT(query_pkey);
+
+	if (err)
+		return sw_fail(err);
+	if (n < 1 || n > dev->nports || index < 0 || index >= dev->p.npkey)
+		return sw_fail(EINVAL);
+	*pkey = 0xffff;
+	return 0;
+}
+
+int ibv_get_pkey_index(struct ibv_context *c, uint8_t n, __be16 pkey)
+{
+	struct sw_device *dev = sw_dev(c);
+
+	if (n < 1 || n > dev->nports || !dev->p.npkey || pkey != 0xffff)
+		return sw_fail(EINVAL);
+	return 0;
+}
+
+/* ---- addresses ---- */
+
+struct sw_device *sw_port_by_gid(const union ibv_gid *gid, int *port)
+{
+	struct sw_list *l;
+
+	sw_each(l, &devices)
+	{
+		struct sw_device *dev = sw_outer(l, struct sw_device, link);
+
+		for (int n = 1; n <= dev->nports; n++)
+			for (int i = 0; i < dev->port[n].ngid; i++)
+				if (!memcmp(&dev->port[n].gid[i], gid, sizeof *gid)) {
+					*port = n;
+					return dev;
+				}
+	}
+	return NULL;
+}
+
+struct sw_device *sw_port_by_lid(uint16_t lid, int *port)
+{
+	struct sw_list *l;
+
+	sw_each(l, &devices)
+	{
+		struct sw_device *dev = sw_outer(l, struct sw_device, link);
+
+		for (int n = 1; n <= dev->nports; n++)
+			if (lid && dev->port[n].lid == lid) {
+				*port = n;
+				return dev;
+			}
+	}
+	return NULL;
+}
+
+/* Is it an address of this host's own? */
+static bool ours(const struct sockaddr *addr)
+{
+	const struct sockaddr_in *in4 = (const void *)addr;
+	const struct sockaddr_in6 *in6 = (const void *)addr;
+	struct ifaddrs *list, *i;
+	bool found = false;
+
+	if (addr->sa_family == AF_INET && (ntohl(in4->sin_addr.s_addr) >> 24) == 127)
+		return true;
+	if (addr->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr))
+		return true;
+	if (getifaddrs(&list))
+		return false;
+	for (i = list; i && !found; i = i->ifa_next) {
+		const struct sockaddr *a = i->ifa_addr;
+
+		if (!a || a->sa_family != addr->sa_family)
+			continue;
+		if (a->sa_family == AF_INET)
+			found = ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+				in4->sin_addr.s_addr;
+		else if (a->sa_family == AF_INET6)
+			found = !memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+					&in6->sin6_addr, sizeof in6->sin6_addr);
+	}
+	freeifaddrs(list);
+	return found;
+}
+
+struct sw_device *sw_port_by_addr(const struct sockaddr *addr, int *port)
+{
+	const struct sockaddr_in *in4 = (const void *)addr;
+	struct sw_list *l;
+
+	default_device();
+	sw_each(l, &devices)
+	{
+		struct sw_device *dev = sw_outer(l, struct sw_device, link);
+
+		for (int n = 1; addr->sa_family == AF_INET && n <= dev->nports; n++)
+			if (dev->port[n].addr4 == in4->sin_addr.s_addr) {
+				*port = n;
+				return dev;
+			}
+	}
+	if (sw_list_empty(&devices) || !ours(addr))
+		return NULL;
+	*port = 1;
+	return sw_outer(devices.next, struct sw_device, link);
+}

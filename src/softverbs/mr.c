@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Protection domains, memory regions, and the check that every byte moved goes through.
+ *
+ * A key is index << 8 | tag. The index finds the region or window in the device's table; the tag
+ * changes each time the index is used again, so that an old key is caught. lkey and rkey differ in
+ * one bit of the tag (unless the persona has one number for both): taking one for the other is an
+ * error that shows.
+ */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "softverbs/sw.h"
+
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define SW_NO_KEY UINT32_MAX
+
+/* The cm's own PDs are not the user's to count. */
+static void count_pd(struct ibv_context *c, int by)
+{
+	sw_dev(c)->count[SV_PDS] += by;
+	if (!sw_ctx(c)->ours)
+		sw_count(SV_PDS, by);
+}
+
+struct ibv_pd *sw_pd_new(struct ibv_context *c, int *err)
+{
+	struct sw_device *dev = sw_dev(c);
+	struct sw_pd *pd;
+
+	if (dev->removed) {
+		*err = EIO;
+		return NULL;
+	}
+	if (dev->count[SV_PDS] >= dev->p.attr.max_pd || !(pd = calloc(1, sizeof *pd))) {
+		*err = ENOMEM;
+		return NULL;
+	}
+	pd->ibv.context = c;
+	pd->ibv.handle = (uint32_t)dev->count[SV_PDS];
+	pd->root = pd;
+	sw_ctx(c)->objects++;
+	count_pd(c, 1);
+	return &pd->ibv;
+}
+
+int sw_pd_free(struct ibv_pd *ibv)
+{
+	struct sw_pd *pd = sw_outer(ibv, struct sw_pd, ibv);
+
+	if (pd->refs)
+		return EBUSY;
+	if (pd->root != pd)
+		pd->root->refs--;
+	sw_ctx(ibv->context)->objects--;
+	count_pd(ibv->context, -1);
+	free(pd);
+	return 0;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
+{
+	struct ibv_pd *pd;
+	int err = SW_FAULT(alloc_pd);
+
+	if (err)
+		return sw_null(err);
+	sw_lock();
+	pd = sw_pd_new(c, &err);
+	sw_unlock();
+	return pd ? pd : sw_null(err);
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	int err = SW_FAULT(dealloc_pd);
+
+	if (err)
+		return err;
+	sw_lock();
+	err = sw_pd_free(pd);
+	sw_unlock();
+	return err;
+}
+
+/* ---- keys ---- */
+
+/* A free index, with its tag moved on; 0 if there is no memory. Index 0 is never used. */
+uint32_t sw_key_alloc(struct sw_device *dev)
+{
+	struct sw_key *k;
+
+	for (uint32_t i = 0; i < dev->nkey; i++) {
+		uint32_t at = dev->key_next + i;
+
+		at = at >= dev->nkey ? at - dev->nkey : at;
+		k = &dev->key[at];
+		if (at && !k->mr && !k->mw) {
+			dev->key_next = at + 1;
+			k->tag = (uint8_t)((k->tag + 1) & 0x7f);
+			return at;
+		}
+	}
+	uint32_t n = dev->nkey ? dev->nkey * 2 : 64;
+
+	k = realloc(dev->key, n * sizeof *k);
+	if (!k)
+		return 0;
+	memset(k + dev->nkey, 0, (n - dev->nkey) * sizeof *k);
+	for (uint32_t i = dev->nkey; i < n; i++)
+		k[i].lkey = k[i].rkey = SW_NO_KEY;
+	dev->key = k;
+	dev->key_next = dev->nkey ? dev->nkey : 1;
+	dev->nkey = n;
+	return sw_key_alloc(dev);
+}
+
+void sw_key_free(struct sw_device *dev, uint32_t index)
+{
+	struct sw_key *k = &dev->key[index];
+
+	k->mr = NULL;
+	k->mw = NULL;
+	k->lkey = k->rkey = SW_NO_KEY;
+}
+
+struct sw_mr *sw_mr_by_lkey(struct sw_device *dev, uint32_t lkey)
+{
+	uint32_t i = lkey >> 8;
+
+	return i < dev->nkey && dev->key[i].lkey == lkey ? dev->key[i].mr : NULL;
+}
+
+/* ---- regions ---- */
+
+/* What pinning would find: 0, or EFAULT for memory that isn't there or can't be written. */
+static int pin(void *addr, size_t len, unsigned int access)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = (uintptr_t)addr & ~(page - 1);
+	uintptr_t to = ((uintptr_t)addr + len + page - 1) & ~(page - 1);
+	unsigned char vec[512];
+
+	if (to <= from)
+		return EINVAL;
+	if (!madvise((void *)from, to - from,
+		     access & IBV_ACCESS_LOCAL_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+		return 0;
+	if (errno != EINVAL)
+		return EFAULT;
+	/* An old kernel, or a mapping of a device: at least it must be mapped. */
+	for (uintptr_t a = from; a < to; a += page * sizeof vec) {
+		size_t n = to - a < page * sizeof vec ? to - a : page * sizeof vec;
+
+		if (mincore((void *)a, n, vec))
+			return EFAULT;
+	}
+	return 0;
+}
+
+static int check_reg(struct sw_device *dev, uint64_t len, unsigned int access)
+{
+	if (dev->removed)
+		return EIO;
+	if (!len || len > dev->p.attr.max_mr_size)
+		return EINVAL;
+	/* Remote write and atomics imply that the memory may be written: law 5. */
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	if (dev->count[SV_MRS] >= dev->p.attr.max_mr)
+		return ENOMEM;
+	return 0;
+}
+
+/* Takes over the memory at `base`; NULL with *err, and then `map` is the caller's. */
+static struct ibv_mr *insert(struct sw_pd *pd, void *base, size_t len, uint64_t iova,
+			     unsigned int access, void *map, size_t map_len, int *err)
+{
+	struct sw_device *dev = sw_dev(pd->ibv.context);
+	struct sw_mr *mr = calloc(1, sizeof *mr);
+	struct sw_key *k;
+	uint32_t i;
+
+	if (!mr) {
+		*err = ENOMEM;
+		return NULL;
+	}
+	sw_lock();
+	*err = check_reg(dev, len, access);
+	i = *err ? 0 : sw_key_alloc(dev);
+	if (!i) {
+		*err = *err ? *err : ENOMEM;
+		sw_unlock();
+		free(mr);
+		return NULL;
+	}
+	mr->pd = pd;
+	mr->base = base;
+	mr->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
+	mr->access = access;
+	mr->map = map;
+	mr->map_len = map_len;
+	mr->ibv = (struct ibv_mr){
+		.context = pd->ibv.context,
+		.pd = &pd->ibv,
+		.addr = base,
+		.length = len,
+		.handle = i,
+	};
+	k = &dev->key[i];
+	k->mr = mr;
+	k->lkey = i << 8 | k->tag;
+	k->rkey = dev->p.one_key ? k->lkey : k->lkey | 0x80;
+	mr->ibv.lkey = k->lkey;
+	mr->ibv.rkey = k->rkey;
+	pd->refs++;
+	dev->count[SV_MRS]++;
+	sw_ctx(pd->ibv.context)->objects++;
+	sw_count(SV_MRS, 1);
+	sw_unlock();
+	return &mr->ibv;
+}
+
+static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+			  unsigned int access)
+{
+	struct ibv_mr *mr;
+	int err = SW_FAULT(reg_mr);
+
+	if (err)
+		return sw_null(err);
+	sw_lock();
+	err = check_reg(sw_dev(pd->context), len, access);
+	sw_unlock();
+	if (!err)
+		err = pin(addr, len, access);
+	if (err)
+		return sw_null(err);
+	mr = insert(sw_outer(pd, struct sw_pd, ibv), addr, len, iova, access, NULL, 0, &err);
+	return mr ? mr : sw_null(err);
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len, int access)
+{
+	return reg(pd, addr, len, (uintptr_t)addr, (unsigned int)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova, int access)
+{
+	return reg(pd, addr, len, iova, (unsigned int)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+				unsigned int access)
+{
+	return reg(pd, addr, len, iova, access);
+}
+
+int ibv_dereg_mr(struct ibv_mr *ibv)
+{
+	struct sw_mr *mr = sw_outer(ibv, struct sw_mr, ibv);
+	struct sw_device *dev = sw_dev(ibv->context);
+	int err = SW_FAULT(dereg_mr);
+
+	if (err)
+		return err;
+	sw_lock();
+	if (mr->windows) {
+		sw_unlock();
+		return EBUSY;
+	}
+	/* Law 2.13: nothing stops one from doing so while a request uses it. */
+	sw_key_free(dev, ibv->handle);
+	mr->pd->refs--;
+	dev->count[SV_MRS]--;
+	sw_ctx(ibv->context)->objects--;
+	sw_count(SV_MRS, -1);
+	sw_unlock();
+	if (mr->map)
+		munmap(mr->map, mr->map_len);
+	free(mr);
+	return 0;
+}
+
+/* ---- the check ---- */
+
+enum ibv_wc_status sw_sges(struct sw_device *dev, struct sw_pd *pd, const struct ibv_sge *sge,
+			   uint32_t n, unsigned int access, uint64_t want, struct sw_piece *out,
+			   uint32_t *nout, uint64_t *len)
+{
+	uint64_t sum = 0;
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < n && sum < want; i++) {
+		uint32_t length = sge[i].length;
+		struct sw_mr *mr;
+		uint64_t at;
+
+		if (!length)
+			continue;
+		mr = sw_mr_by_lkey(dev, sge[i].lkey);
+		if (!mr || mr->pd->root != pd->root || (mr->access & access) != access)
+			return IBV_WC_LOC_PROT_ERR;
+		at = sge[i].addr - mr->iova;
+		if (sge[i].addr < mr->iova || at > mr->ibv.length || length > mr->ibv.length - at)
+			return IBV_WC_LOC_PROT_ERR;
+		if (length > want - sum)
+			length = (uint32_t)(want - sum);
+		out[k].p = mr->base + at;
+		out[k++].n = length;
+		sum += length;
+	}
+	*nout = k;
+	*len = sum;
+	return IBV_WC_SUCCESS;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Queue pairs: making, asking, destroying; the way to the error state and to RESET. */
+#include "softverbs/sw.h"
+
+int sw_rq_init(struct sw_rq *rq, uint32_t depth, uint32_t max_sge)
+{
+	uint32_t slots = sw_pow2(depth);
+
+	rq->q = (struct sw_queue){.depth = depth, .mask = slots - 1, .max_sge = max_sge};
+	rq->wqe = calloc(slots, sizeof *rq->wqe);
+	rq->sge = calloc((size_t)slots * (max_sge ? max_sge : 1), sizeof *rq->sge);
+	if (rq->wqe && rq->sge)
+		return 0;
+	sw_rq_fini(rq);
+	return ENOMEM;
+}
+
+void sw_rq_fini(struct sw_rq *rq)
+{
+	free(rq->wqe);
+	free(rq->sge);
+	rq->wqe = NULL;
+	rq->sge = NULL;
+}
+
+static int sq_init(struct sw_qp *qp)
+{
+	uint32_t slots = sw_pow2(qp->cap.max_send_wr), sges = qp->cap.max_send_sge;
+
+	qp->sq =
+		(struct sw_queue){.depth = qp->cap.max_send_wr, .mask = slots - 1, .max_sge = sges};
+	qp->swqe = calloc(slots, sizeof *qp->swqe);
+	qp->ssge = calloc((size_t)slots * (sges ? sges : 1), sizeof *qp->ssge);
+	qp->inl = qp->cap.max_inline_data ? malloc((size_t)slots * qp->cap.max_inline_data) : NULL;
+	return qp->swqe && qp->ssge && (qp->inl || !qp->cap.max_inline_data) ? 0 : ENOMEM;
+}
+
+static void free_qp(struct sw_qp *qp)
+{
+	free(qp->swqe);
+	free(qp->ssge);
+	free(qp->inl);
+	sw_rq_fini(&qp->rq);
+	free(qp);
+}
+
+static int check_init(struct sw_device *dev, const struct ibv_qp_init_attr *a)
+{
+	const struct ibv_device_attr *d = &dev->p.attr;
+
+	if (dev->removed)
+		return EIO;
+	if (!a->send_cq || !a->recv_cq)
+		return EINVAL;
+	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UD)
+		return EOPNOTSUPP;
+	if (a->cap.max_send_wr > (uint32_t)d->max_qp_wr ||
+	    a->cap.max_send_sge > (uint32_t)d->max_sge ||
+	    a->cap.max_inline_data > dev->p.max_inline)
+		return EINVAL;
+	if (!a->srq && (a->cap.max_recv_wr > (uint32_t)d->max_qp_wr ||
+			a->cap.max_recv_sge > (uint32_t)d->max_sge))
+		return EINVAL;
+	if (dev->count[SV_QPS] >= d->max_qp)
+		return ENOMEM;
+	return 0;
+}
+
+/* A place in the device's table; its number is the QP's. 0: no memory. */
+static uint32_t number(struct sw_device *dev, struct sw_qp *qp)
+{
+	struct sw_qp **t;
+	uint32_t from = dev->p.reuse_qpn ? 0 : dev->qp_next, n;
+
+	for (uint32_t i = 0; i < dev->nqp; i++) {
+		uint32_t at = from + i;
+
+		at = at >= dev->nqp ? at - dev->nqp : at;
+		if (!dev->qp[at]) {
+			dev->qp[at] = qp;
+			dev->qp_next = at + 1;
+			return at + SW_QPN_BASE;
+		}
+	}
+	n = dev->nqp ? dev->nqp * 2 : 64;
+	t = realloc(dev->qp, n * sizeof(struct sw_qp *));
+	if (!t)
+		return 0;
+	memset(t + dev->nqp, 0, (n - dev->nqp) * sizeof(struct sw_qp *));
+	dev->qp = t;
+	dev->qp_next = dev->nqp;
+	dev->nqp = n;
+	return number(dev, qp);
+}
+
+struct sw_qp *sw_qp_find(struct sw_device *dev, uint32_t qpn)
+{
+	uint32_t at = qpn - SW_QPN_BASE;
+
+	return dev && at < dev->nqp ? dev->qp[at] : NULL;
+}
+
+struct sw_qp *sw_qp_new(struct sw_pd *pd, struct ibv_qp_init_attr *a, uint64_t ops, int *err)
+{
+	struct sw_device *dev = sw_dev(pd->ibv.context);
+	struct ibv_qp *ibv;
+	struct sw_qp *qp;
+
+	(void)ops;
+	*err = check_init(dev, a);
+	if (*err)
+		return NULL;
+	qp = calloc(1, sizeof *qp);
+	if (!qp) {
+		*err = ENOMEM;
+		return NULL;
+	}
+	qp->cap = a->cap;
+	if (a->srq)
+		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
+	if (sq_init(qp) || sw_rq_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge) ||
+	    !(qp->attr.dest_qp_num = number(dev, qp))) {
+		free_qp(qp);
+		*err = ENOMEM;
+		return NULL;
+	}
+	ibv = &qp->ibv.qp_base;
+	ibv->qp_num = qp->attr.dest_qp_num;
+	qp->attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RESET, .cap = qp->cap};
+	qp->dev = dev;
+	qp->pd = pd;
+	qp->scq = sw_cq(a->send_cq);
+	qp->rcq = sw_cq(a->recv_cq);
+	qp->srq = a->srq ? sw_srq(a->srq) : NULL;
+	qp->sig_all = a->sq_sig_all != 0;
+	sw_list_init(&qp->waiting);
+	ibv->context = pd->ibv.context;
+	ibv->qp_context = a->qp_context;
+	ibv->pd = &pd->ibv;
+	ibv->send_cq = a->send_cq;
+	ibv->recv_cq = a->recv_cq;
+	ibv->srq = a->srq;
+	ibv->handle = ibv->qp_num - SW_QPN_BASE;
+	ibv->state = IBV_QPS_RESET;
+	ibv->qp_type = a->qp_type;
+	pthread_mutex_init(&ibv->mutex, NULL);
+	pthread_cond_init(&ibv->cond, NULL);
+	a->cap = qp->cap;
+	pd->refs++;
+	qp->scq->refs++;
+	qp->rcq->refs++;
+	if (qp->srq)
+		qp->srq->refs++;
+	dev->count[SV_QPS]++;
+	sw_ctx(ibv->context)->objects++;
+	sw_count(SV_QPS, 1);
+	return qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+	struct sw_qp *qp;
+	int err = SW_FAULT(create_qp);
+
+	if (err)
+		return sw_null(err);
+	sw_lock();
+	qp = sw_qp_new(sw_outer(pd, struct sw_pd, ibv), a, 0, &err);
+	sw_unlock();
+	return qp ? &qp->ibv.qp_base : sw_null(err);
+}
+
+int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+		 struct ibv_qp_init_attr *init)
+{
+	struct sw_qp *qp = sw_qp(ibv);
+	int err = SW_FAULT(query_qp);
+
+	(void)mask; /* more than what was asked for may be filled */
+	if (err)
+		return err;
+	sw_lock();
+	*attr = qp->attr;
+	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->cap = qp->cap;
+	attr->sq_draining = 0;
+	*init = (struct ibv_qp_init_attr){
+		.qp_context = ibv->qp_context,
+		.send_cq = ibv->send_cq,
+		.recv_cq = ibv->recv_cq,
+		.srq = ibv->srq,
+		.cap = qp->cap,
+		.qp_type = ibv->qp_type,
+		.sq_sig_all = qp->sig_all,
+	};
+	ibv->state = qp->state;
+	sw_unlock();
+	return 0;
+}
+
+int ibv_destroy_qp(struct ibv_qp *ibv)
+{
+	struct sw_qp *qp = sw_qp(ibv);
+	struct sw_device *dev = qp->dev;
+	int err = SW_FAULT(destroy_qp);
+
+	if (err)
+		return err;
+	sw_lock();
+	if (qp->mcast) {
+		sw_unlock();
+		return EBUSY;
+	}
+	sw_wait_stop(qp);
+	/* Law 2.8: mlx5 and hns take the QP's CQEs out of the CQ, rxe and siw leave them. */
+	sw_cq_forget(qp->scq, qp, !dev->p.keep_cqes);
+	sw_cq_forget(qp->rcq, qp, !dev->p.keep_cqes);
+	dev->qp[ibv->handle] = NULL;
+	sw_async_forget(sw_ctx(ibv->context), ibv, &qp->async_got, &ibv->events_completed);
+	qp->pd->refs--;
+	qp->scq->refs--;
+	qp->rcq->refs--;
+	if (qp->srq)
+		qp->srq->refs--;
+	dev->count[SV_QPS]--;
+	sw_ctx(ibv->context)->objects--;
+	sw_count(SV_QPS, -1);
+	sw_unlock();
+	pthread_cond_destroy(&ibv->cond);
+	pthread_mutex_destroy(&ibv->mutex);
+	free_qp(qp);
+	return 0;
+}
+
+/* ---- ends ---- */
+
+static void flush_send(struct sw_qp *qp)
+{
+	while (qp->sq.next != qp->sq.head)
+		sw_complete_send(qp, qp->sq.next++, IBV_WC_WR_FLUSH_ERR, 0);
+}
+
+static void flush_recv(struct sw_qp *qp)
+{
+	struct sw_queue *q = &qp->rq.q;
+
+	while (q->next != q->head) {
+		struct ibv_wc wc = {
+			.wr_id = qp->rq.wqe[q->next & q->mask].wr_id,
+			.status = IBV_WC_WR_FLUSH_ERR,
+			.opcode = IBV_WC_RECV,
+		};
+
+		sw_complete_recv(qp, &wc, ++q->next, false);
+	}
+}
+
+void sw_qp_error(struct sw_qp *qp)
+{
+	bool was = qp->state == IBV_QPS_ERR;
+
+	sw_wait_stop(qp);
+	qp->state = qp->ibv.qp_base.state = IBV_QPS_ERR;
+	flush_recv(qp);
+	flush_send(qp);
+	/* Law 2.9: nothing of the SRQ will be consumed by this QP any more. */
+	if (!was && qp->srq && !qp->dev->p.no_last_wqe)
+		sw_async_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+}
+
+/* Law 2.7: work is dropped without a completion, and what was completed is gone from the CQ. */
+void sw_qp_reset(struct sw_qp *qp)
+{
+	sw_wait_stop(qp);
+	sw_cq_forget(qp->scq, qp, true);
+	sw_cq_forget(qp->rcq, qp, true);
+	qp->sq.tail = qp->sq.next = qp->sq.head;
+	qp->rq.q.tail = qp->rq.q.next = qp->rq.q.head;
+	qp->dest = NULL;
+	qp->attr = (struct ibv_qp_attr){.cap = qp->cap};
+	qp->state = qp->ibv.qp_base.state = IBV_QPS_RESET;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Shared receive queues. Receives are taken in order but their completions are polled in any order,
+ * so the ring gives its slot back when the receive is taken and `unpolled` counts the rest of what
+ * still occupies the queue.
+ */
+#include "softverbs/sw.h"
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
+{
+	struct sw_pd *pd = sw_outer(ibv, struct sw_pd, ibv);
+	struct sw_device *dev = sw_dev(ibv->context);
+	struct sw_srq *srq;
+	int err = SW_FAULT(create_srq);
+
+	if (!err && dev->removed)
+		err = EIO;
+	if (!err && (!a->attr.max_wr || a->attr.max_wr > (uint32_t)dev->p.attr.max_srq_wr ||
+		     a->attr.max_sge > (uint32_t)dev->p.attr.max_srq_sge))
+		err = EINVAL;
+	if (!err && dev->count[SV_SRQS] >= dev->p.attr.max_srq)
+		err = ENOMEM;
+	if (err)
+		return sw_null(err);
+	srq = calloc(1, sizeof *srq);
+	if (!srq || sw_rq_init(&srq->rq, a->attr.max_wr, a->attr.max_sge)) {
+		free(srq);
+		return sw_null(ENOMEM);
+	}
+	srq->dev = dev;
+	srq->pd = pd;
+	srq->limit = a->attr.srq_limit;
+	srq->ibv.context = ibv->context;
+	srq->ibv.srq_context = a->srq_context;
+	srq->ibv.pd = ibv;
+	pthread_mutex_init(&srq->ibv.mutex, NULL);
+	pthread_cond_init(&srq->ibv.cond, NULL);
+	sw_lock();
+	srq->ibv.handle = (uint32_t)dev->count[SV_SRQS]++;
+	pd->refs++;
+	sw_ctx(ibv->context)->objects++;
+	sw_count(SV_SRQS, 1);
+	sw_unlock();
+	return &srq->ibv;
+}
+
+int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a)
+{
+	struct sw_srq *srq = sw_srq(ibv);
+	int err = SW_FAULT(query_srq);
+
+	if (err)
+		return err;
+	sw_lock();
+	a->max_wr = srq->rq.q.depth;
+	a->max_sge = srq->rq.q.max_sge;
+	a->srq_limit = srq->limit;
+	sw_unlock();
+	return 0;
+}
+
+int ibv_destroy_srq(struct ibv_srq *ibv)
+{
+	struct sw_srq *srq = sw_srq(ibv);
+	int err = SW_FAULT(destroy_srq);
+
+	if (err)
+		return err;
+	sw_lock();
+	if (srq->refs) {
+		sw_unlock();
+		return EBUSY;
+	}
+	sw_async_forget(sw_ctx(ibv->context), ibv, &srq->async_got, &ibv->events_completed);
+	srq->pd->refs--;
+	srq->dev->count[SV_SRQS]--;
+	sw_ctx(ibv->context)->objects--;
+	sw_count(SV_SRQS, -1);
+	sw_unlock();
+	pthread_cond_destroy(&ibv->cond);
+	pthread_mutex_destroy(&ibv->mutex);
+	sw_rq_fini(&srq->rq);
+	free(srq);
+	return 0;
+}
+
+void sw_srq_taken(struct sw_srq *srq)
+{
+	struct sw_queue *q = &srq->rq.q;
+
+	q->tail = q->next;
+	srq->unpolled++;
+	if (srq->limit && q->head - q->next < srq->limit) {
+		srq->limit = 0;
+		sw_async_srq(srq, IBV_EVENT_SRQ_LIMIT_REACHED);
+	}
+}
+
+int sw_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct sw_srq *srq = sw_srq(ibv);
+	const struct sw_persona *p = &srq->dev->p;
+	int err = SW_FAULT(post_srq_recv);
+
+	if (err) {
+		*bad = wr;
+		return p->negative ? -err : err;
+	}
+	sw_lock();
+	if (srq->dev->removed)
+		err = EIO;
+	for (; wr && !err; wr = wr->next) {
+		err = srq->rq.q.head - srq->rq.q.tail + srq->unpolled >= srq->rq.q.depth
+			      ? p->err_full
+			      : sw_rq_put(&srq->rq, wr, p);
+		if (err)
+			break;
+	}
+	if (err)
+		*bad = wr;
+	sw_kick_srq(srq);
+	sw_unlock();
+	return p->negative ? -err : err;
+}

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Registration failures, limits, page backing: a pool's dealings with the system and the device. */
+#include <errno.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "pool/limits.h"
+#include "pool_rig.h"
+
+#define MIB ((size_t)1 << 20)
+
+static struct sgp_pool *try_pool(size_t size, size_t chunks, size_t max_chunks,
+				 enum sgp_pages pages)
+{
+	struct sgp_class_attr cls = {.size = size, .chunks = chunks, .max_chunks = max_chunks};
+	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1, .pages = pages};
+
+	return sgp_pool_create(rig_pd, &attr);
+}
+
+static void drop_ipc_lock(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	ck_assert_int_eq(syscall(SYS_capget, &head, data), 0);
+	data[0].effective &= ~(1u << CAP_IPC_LOCK);
+	ck_assert_int_eq(syscall(SYS_capset, &head, data), 0);
+}
+
+static void set_memlock(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	ck_assert_int_eq(getrlimit(RLIMIT_MEMLOCK, &limit), 0);
+	limit.rlim_cur = bytes;
+	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+}
+
+/* case 1 */
+START_TEST(test_over_the_memlock_limit)
+{
+	set_memlock(64 * 1024);
+	drop_ipc_lock();
+	sv_fail_nth("reg_mr", 0, ENOMEM); /* what the kernel says above the limit */
+	ck_assert_ptr_null(try_pool(MIB, 1, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "1048576 bytes"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "RLIMIT_MEMLOCK is 65536 bytes"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "The pool holds 0 bytes"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "CAP_IPC_LOCK is not in the effective set"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "ulimit -l"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "effective set."));
+	ck_assert_int_eq(rig_mapped, 0);
+}
+END_TEST
+
+/* case 2: the capability is permitted, but not effective. */
+START_TEST(test_memlock_counts_what_is_effective)
+{
+	struct sgp_memlock lock;
+
+	set_memlock(8 * MIB);
+	sgp_memlock_read(&lock);
+	if (lock.cap && lock.cap_counts)
+		ck_assert(!sgp_memlock_forbids(&lock, 16 * MIB, 0));
+	ck_assert_int_eq(setresuid(1000, 1000, 0), 0); /* clears the effective set */
+	sgp_memlock_read(&lock);
+	ck_assert_uint_eq(lock.limit, 8 * MIB);
+	ck_assert(!lock.cap);
+	ck_assert(sgp_memlock_forbids(&lock, 16 * MIB, 0));
+	ck_assert(!sgp_memlock_forbids(&lock, 4 * MIB, 0));
+	ck_assert(sgp_memlock_forbids(&lock, 4 * MIB, 6 * MIB));
+	sv_fail_nth("reg_mr", 0, ENOMEM);
+	ck_assert_ptr_null(try_pool(16 * MIB, 1, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "RLIMIT_MEMLOCK is 8388608 bytes"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "not in the effective set"));
+	/* A sanitizer's last look at the process needs what it had. */
+	ck_assert_int_eq(setresuid(0, 0, 0), 0);
+	ck_assert_int_eq(prctl(PR_SET_DUMPABLE, 1), 0);
+}
+END_TEST
+
+START_TEST(test_other_causes_are_not_blamed_on_the_limit)
+{
+	set_memlock(64 * 1024);
+	drop_ipc_lock();
+	sv_fail_nth("reg_mr", 0, EFAULT);
+	ck_assert_ptr_null(try_pool(MIB, 1, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_ptr_null(strstr(sgp_errmsg(), "ulimit"));
+	set_memlock(8 * MIB);
+	sv_fail_nth("reg_mr", 0, ENOMEM);
+	ck_assert_ptr_null(try_pool(MIB, 1, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_ptr_null(strstr(sgp_errmsg(), "ulimit"));
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "not the cause"));
+}
+END_TEST
+
+/* case 3 */
+START_TEST(test_max_mr_size_splits)
+{
+	struct sgp_chunk *chunk[56];
+	struct sgp_pool_stats stats;
+	struct sgp_pool *pool;
+
+	ck_assert_int_eq(sv_set("soft0", "max_mr_size", MIB), 0);
+	ck_assert_ptr_null(try_pool(2 * MIB, 1, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, EINVAL);
+	pool = try_pool(65536, 56, 0, SGP_PAGES_PREFER_2M); /* 3.5 MiB */
+	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+	sgp_pool_stats(pool, &stats);
+	ck_assert_uint_eq(stats.regions, 4);
+	ck_assert_uint_eq(stats.bytes_registered, 56 * 65536);
+	ck_assert_int_eq(sgp_pool_get_bulk(pool, 65536, 0, chunk, 56), 0);
+	for (int i = 0; i < 56; i++) {
+		struct ibv_mr *mr = chunk[i]->slab->region.mr;
+		char *addr = sgp_chunk_addr(chunk[i]);
+
+		ck_assert_uint_le(mr->length, MIB);
+		ck_assert_uint_eq(sgp_chunk_lkey(chunk[i]), mr->lkey);
+		ck_assert(addr >= (char *)mr->addr);
+		ck_assert(addr + 65536 <= (char *)mr->addr + mr->length);
+	}
+	sgp_chunk_put_bulk(chunk, 56);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* case 4; and 48's many gets without a registration. */
+START_TEST(test_max_mr)
+{
+	struct sgp_pool *pool;
+	struct sgp_chunk *chunk;
+	uint64_t before;
+
+	ck_assert_int_eq(sv_set("soft0", "max_mr", 4), 0);
+	pool = try_pool(4096, 1, 10, SGP_PAGES_BASE);
+	before = sv_total(SV_MRS);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(sgp_pool_grow(pool, 1, 1), 0);
+	ck_assert_int_eq(sgp_pool_grow(pool, 1, 1), -1);
+	ck_assert_int_eq(errno, ENOMEM);
+	rig_check(pool, 0);
+	for (int i = 0; i < 10000; i++) {
+		chunk = sgp_pool_get(pool, 1, 0);
+		ck_assert_ptr_nonnull(chunk);
+		sgp_chunk_put(chunk);
+	}
+	ck_assert_uint_eq(sv_total(SV_MRS), before + 3);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* case 6 */
+START_TEST(test_hugepage_regions_are_whole_hugepages)
+{
+	struct sgp_class_attr cls = {
+		.size = 100 * 1024, .chunks = 51, .max_chunks = 60, .align = 64};
+	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1};
+	struct sgp_pool_stats stats;
+	struct sgp_pool *pool;
+	struct ibv_mr *mr;
+
+	rig_huge = RIG_HUGE_PLENTY;
+	pool = sgp_pool_create(rig_pd, &attr);
+	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+	sgp_pool_stats(pool, &stats);
+	ck_assert_uint_eq(stats.regions, 1);
+	ck_assert_uint_eq(stats.page_size, 2 * MIB);
+	mr = pool->classes[0].slabs->region.mr;
+	ck_assert_uint_eq(mr->length, 6 * MIB);
+	ck_assert_uint_eq((uintptr_t)mr->addr % (2 * MIB), 0);
+	/* What rounding left is used before anything is registered. */
+	ck_assert_int_eq(sgp_pool_grow(pool, 1, 5), 0);
+	ck_assert_int_eq(sv_live(SV_MRS), 1);
+	rig_check(pool, 0);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* case 7 */
+START_TEST(test_no_hugepages)
+{
+	struct sgp_pool_stats stats;
+	struct sgp_pool *pool;
+
+	ck_assert_ptr_null(try_pool(4 * MIB, 1, 0, SGP_PAGES_REQUIRE_2M));
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "nr_hugepages"));
+	ck_assert_ptr_null(try_pool(4 * MIB, 1, 0, SGP_PAGES_REQUIRE_1G));
+	ck_assert_int_eq(errno, ENOMEM);
+	for (enum sgp_pages pages = SGP_PAGES_PREFER_2M; pages <= SGP_PAGES_PREFER_1G; pages++) {
+		pool = try_pool(4 * MIB, 1, 0, pages);
+		ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+		sgp_pool_stats(pool, &stats);
+		ck_assert_uint_eq(stats.page_size, 4096);
+		ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+	}
+}
+END_TEST
+
+/* The move of the hugepages fails and leaves a hole in the range: it is plugged. */
+START_TEST(test_hole_in_the_range)
+{
+	struct sgp_pool *pool;
+
+	rig_huge = RIG_HUGE_PLENTY;
+	pool = try_pool(MIB, 8, 16, SGP_PAGES_REQUIRE_2M);
+	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+	rig_fail(RIG_MREMAP, 0, EINVAL);
+	ck_assert_int_eq(sgp_pool_grow(pool, 1, 8), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert(rig_failed());
+	for (char *p = pool->mem.base; p < pool->mem.base + pool->mem.bytes; p += 4096)
+		ck_assert_int_eq(msync(p, 4096, MS_ASYNC), 0); /* ENOMEM where nothing is */
+	ck_assert_int_eq(sgp_pool_grow(pool, 1, 8), 0);
+	rig_check(pool, 0);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* The same, and the hole cannot be plugged: it is never used, and not unmapped at the end. */
+START_TEST(test_hole_that_is_lost)
+{
+	struct sgp_memory mem;
+	struct sgp_backing backing = {
+		.pages = SGP_PAGES_REQUIRE_2M, .node = -1, .max_bytes = SIZE_MAX};
+	struct sgp_piece piece[2];
+	char *hole, *other;
+
+	rig_huge = RIG_HUGE_PLENTY;
+	ck_assert_int_eq(sgp_memory_reserve(&mem, 8 * MIB, 21, 2 * MIB), 0);
+	ck_assert_int_eq(sgp_memory_commit(&mem, 2 * MIB, &backing, &piece[0]), 0);
+	hole = piece[0].addr;
+	rig_fail(RIG_MMAP, 0, ENOMEM);
+	sgp_memory_decommit(&mem, &piece[0]);
+	ck_assert(rig_failed());
+	other = mmap(hole, 2 * MIB, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	ck_assert_ptr_eq(other, hole);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(sgp_memory_commit(&mem, 2 * MIB, &backing, &piece[i]), 0);
+		ck_assert_ptr_ne(piece[i].addr, hole);
+	}
+	sgp_memory_release(&mem);
+	memset(other, 1, 2 * MIB);
+	ck_assert_int_eq(munmap(other, 2 * MIB), 0);
+}
+END_TEST
+
+static int count_lines(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	int n = 0, c;
+
+	ck_assert_ptr_nonnull(f);
+	while ((c = fgetc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+/* case 8 */
+START_TEST(test_no_sysv_segments)
+{
+	int before = count_lines("/proc/sysvipc/shm");
+	struct sgp_pool *pool[64];
+
+	rig_huge = RIG_HUGE_PLENTY;
+	for (int i = 0; i < 64; i++)
+		pool[i] = try_pool(MIB, 2, 0, SGP_PAGES_PREFER_2M);
+	ck_assert_int_eq(count_lines("/proc/sysvipc/shm"), before);
+	for (int i = 0; i < 64; i++)
+		ck_assert_int_eq(sgp_pool_destroy(pool[i]), 0);
+}
+END_TEST
+
+/* case 48 */
+START_TEST(test_mappings_do_not_grow)
+{
+	struct sgp_pool *pool = try_pool(4096, 64, 0, SGP_PAGES_BASE);
+	int before = count_lines("/proc/self/maps");
+
+	for (int i = 0; i < 20000; i++) {
+		struct sgp_chunk *chunk = sgp_pool_get(pool, 4096, 0);
+
+		memset(sgp_chunk_addr(chunk), i, 4096);
+		sgp_chunk_put(chunk);
+	}
+	ck_assert_int_le(count_lines("/proc/self/maps"), before + 2);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* case 10: a failed beginning leaves nothing that the next one stumbles over. */
+START_TEST(test_create_again_after_a_failure)
+{
+	struct sgp_pool *pool;
+
+	sv_fail_nth("query_device", 0, ENODEV);
+	ck_assert_ptr_null(try_pool(4096, 4, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, ENODEV);
+	sv_fail_nth("reg_mr", 0, ENODEV);
+	ck_assert_ptr_null(try_pool(4096, 4, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, ENODEV);
+	pool = try_pool(4096, 4, 0, SGP_PAGES_BASE);
+	ck_assert_ptr_nonnull(pool);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* The chunks are not the child's: a fork copies none of the pinned pages. */
+START_TEST(test_memory_stays_out_of_a_child)
+{
+	struct sgp_pool *pool = try_pool(4096, 4, 0, SGP_PAGES_BASE);
+	struct sgp_chunk *chunk = sgp_pool_get(pool, 1, 0);
+	void *addr = sgp_chunk_addr(chunk);
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	if (pid == 0)
+		_exit(msync(addr, 4096, MS_ASYNC) && errno == ENOMEM ? 0 : 1);
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	sgp_chunk_put(chunk);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
+/* One call fails, then the next, until none does: the errno comes out, nothing is left, a retry
+ * works. */
+static void sweep(enum rig_call call, const char *verb, int err, enum sgp_pages pages)
+{
+	bool failed = true;
+
+	for (int n = 0; failed; n++) {
+		struct sgp_pool *pool;
+		int grown = 0;
+
+		if (verb)
+			sv_fail_nth(verb, (uint64_t)n, err);
+		else
+			rig_fail(call, n, err);
+		pool = try_pool(512 * 1024, 3, 12, pages);
+		if (pool) {
+			grown = sgp_pool_grow(pool, 1, 5);
+			if (grown)
+				ck_assert_int_eq(errno, err);
+		} else {
+			ck_assert_int_eq(errno, err);
+			ck_assert_int_eq(rig_mapped, 0);
+			ck_assert_int_eq(sv_live(SV_MRS), 0);
+		}
+		failed = verb ? sv_failed(verb) : rig_failed();
+		sv_faults_clear();
+		if (!failed)
+			ck_assert(pool && !grown);
+		if (!pool)
+			pool = try_pool(512 * 1024, 3, 12, pages);
+		ck_assert_msg(pool != NULL, "after %d: %s", n, sgp_errmsg());
+		rig_check(pool, 0);
+		if (grown)
+			ck_assert_int_eq(sgp_pool_grow(pool, 1, 5), 0);
+		rig_check(pool, 0);
+		ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+		ck_assert_int_eq(rig_mapped, 0);
+		ck_assert_int_eq(sv_live(SV_MRS), 0);
+		ck_assert_int_lt(n, 200);
+	}
+}
+
+START_TEST(test_fail_at_call_n)
+{
+	static const enum sgp_pages pages[] = {SGP_PAGES_BASE, SGP_PAGES_REQUIRE_2M,
+					       SGP_PAGES_PREFER_2M};
+
+	rig_huge = RIG_HUGE_PLENTY;
+	for (int i = 0; i < 3; i++) {
+		for (enum rig_call call = 0; call < RIG_CALLS; call++)
+			sweep(call, NULL, ENOMEM, pages[i]);
+		sweep(0, "reg_mr", EIO, pages[i]);
+		sweep(0, "query_device", EIO, pages[i]);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("pool memory");
+	TCase *tc = tcase_create("memory");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, test_over_the_memlock_limit);
+	tcase_add_test(tc, test_memlock_counts_what_is_effective);
+	tcase_add_test(tc, test_other_causes_are_not_blamed_on_the_limit);
+	tcase_add_test(tc, test_max_mr_size_splits);
+	tcase_add_test(tc, test_max_mr);
+	tcase_add_test(tc, test_hugepage_regions_are_whole_hugepages);
+	tcase_add_test(tc, test_no_hugepages);
+	tcase_add_test(tc, test_hole_in_the_range);
+	tcase_add_test(tc, test_hole_that_is_lost);
+	tcase_add_test(tc, test_no_sysv_segments);
+	tcase_add_test(tc, test_mappings_do_not_grow);
+	tcase_add_test(tc, test_create_again_after_a_failure);
+	tcase_add_test(tc, test_memory_stays_out_of_a_child);
+	tcase_add_test(tc, test_fail_at_call_n);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
