@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "cli/out.h"
+#include "pool/limits.h"
 
 enum {
 	PROBLEMS = 48
@@ -27,7 +28,7 @@ struct problem {
 	enum severity severity;
 	const char *code; /* for programs: a word that stays */
 	char what[256];
-	char mend[384];
+	char mend[512];
 };
 
 struct doctor {
@@ -56,17 +57,8 @@ enum module {
 };
 enum module doctor_module(const char *name);
 
-/* What the kernel lets this process lock and do. */
-struct rights {
-	uint64_t memlock_soft, memlock_hard; /* bytes; UINT64_MAX: no limit */
-	uint64_t effective;                  /* capabilities */
-	bool initial_namespace;              /* of users: only there does CAP_IPC_LOCK count */
-	bool may_lock;                       /* any amount */
-};
-void doctor_rights(struct rights *rights);
-
 /* Note that the limit of locked memory stands in the way of registering need bytes. */
-void doctor_memlock_problem(struct doctor *d, const struct rights *rights, uint64_t need);
+void doctor_memlock_problem(struct doctor *d, const struct sgp_memlock *lock, uint64_t need);
 
 void doctor_devices(struct doctor *d);
 void doctor_nodes(struct doctor *d);

@@ -187,11 +187,13 @@ static int probe_register(struct ibv_pd *pd)
 
 static bool register_problem(struct doctor *d, const char *device, int err)
 {
-	struct rights rights;
+	struct sgp_memlock lock;
 
-	doctor_rights(&rights);
-	if ((err == ENOMEM || err == EPERM) && !rights.may_lock) {
-		doctor_memlock_problem(d, &rights, TRANSFER_LOCKED);
+	sgp_memlock_read(&lock);
+	/* siw does not ask for the capability (limits.h): if it says ENOMEM, the limit may be why.
+	 */
+	if ((err == ENOMEM || err == EPERM) && lock.limit < TRANSFER_LOCKED) {
+		doctor_memlock_problem(d, &lock, TRANSFER_LOCKED);
 		return false;
 	}
 	doctor_mend(doctor_problem(d, BLOCKS_DEVICE, "register",

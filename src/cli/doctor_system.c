@@ -3,8 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,76 +65,75 @@ void doctor_modules(struct doctor *d)
 	out_end(d->out);
 }
 
-static uint64_t limit_bytes(rlim_t limit)
+void doctor_memlock_problem(struct doctor *d, const struct sgp_memlock *lock, uint64_t need)
 {
-	return limit == RLIM_INFINITY ? UINT64_MAX : limit;
+	struct rlimit limit = {0, 0};
+	char state[160];
+	struct problem *p;
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	p = doctor_problem(d, BLOCKS, "memlock", "%s of memory can't be locked: %s",
+			   format_bytes(need).text,
+			   sgp_memlock_describe(lock, state, sizeof state));
+	doctor_mend(p, "%s # here and now. %s",
+		    limit.rlim_max > limit.rlim_cur ? "ulimit -S -l $(ulimit -H -l)"
+						    : "sudo prlimit --memlock=unlimited --pid $$",
+		    sgp_memlock_advice);
 }
 
-void doctor_rights(struct rights *rights)
+/* "CapEff:\t000001ffffffffff" -> "000001ffffffffff"; empty if it can't be read. */
+static void read_capabilities(char *mask, size_t size)
 {
 	FILE *f = fopen("/proc/self/status", "re");
-	struct rlimit limit = {0, 0};
 	char line[256];
-	unsigned long inside, outside, count;
 
-	*rights = (struct rights){0};
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	rights->memlock_soft = limit_bytes(limit.rlim_cur);
-	rights->memlock_hard = limit_bytes(limit.rlim_max);
+	mask[0] = 0;
 	while (f && fgets(line, sizeof line, f))
-		if (!strncmp(line, "CapEff:", 7))
-			rights->effective = strtoull(line + 7, NULL, 16);
+		if (!strncmp(line, "CapEff:", 7)) {
+			line[strcspn(line, "\n")] = 0;
+			snprintf(mask, size, "%s", line + 7 + strspn(line + 7, " \t"));
+		}
 	if (f)
 		fclose(f);
-	/* The initial namespace maps every uid to itself; the kernel asks for the capability there.
-	 */
-	if (doctor_read_line("/proc/self/uid_map", line, sizeof line) == 0)
-		rights->initial_namespace =
-			sscanf(line, "%lu %lu %lu", &inside, &outside, &count) == 3 &&
-			inside == 0 && outside == 0 && count == UINT32_MAX;
-	rights->may_lock = rights->memlock_soft == UINT64_MAX ||
-			   (rights->initial_namespace && rights->effective >> CAP_IPC_LOCK & 1);
 }
 
-void doctor_memlock_problem(struct doctor *d, const struct rights *rights, uint64_t need)
+/* "         0          0 4294967295" -> "0 0 4294967295" */
+static void squeeze(char *line)
 {
-	const bool raise = rights->memlock_hard > rights->memlock_soft;
-	struct problem *p = doctor_problem(
-		d, BLOCKS, "memlock",
-		"%s of memory can't be locked: RLIMIT_MEMLOCK is %s, and CAP_IPC_LOCK is %s",
-		format_bytes(need).text, format_bytes(rights->memlock_soft).text,
-		!(rights->effective >> CAP_IPC_LOCK & 1) ? "not in the effective set"
-							 : "not of the initial user namespace");
+	char *to = line;
 
-	doctor_mend(p,
-		    "%s; for good: memlock in /etc/security/limits.conf, LimitMEMLOCK=infinity in "
-		    "a systemd unit, --ulimit memlock=-1 for a container",
-		    raise ? "ulimit -S -l $(ulimit -H -l)"
-			  : "sudo prlimit --memlock=unlimited --pid $$");
+	for (const char *from = line; *from; from++)
+		if (*from != ' ' || (to > line && to[-1] != ' '))
+			*to++ = *from;
+	*to = 0;
 }
 
 void doctor_limits(struct doctor *d)
 {
-	struct rights rights;
-	char mask[20], map[128];
+	struct rlimit limit = {0, 0};
+	struct sgp_memlock lock;
+	char mask[32], map[128];
 
-	doctor_rights(&rights);
-	snprintf(mask, sizeof mask, "%016" PRIx64, rights.effective);
+	sgp_memlock_read(&lock);
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	read_capabilities(mask, sizeof mask);
 	doctor_read_line("/proc/self/uid_map", map, sizeof map);
+	squeeze(map);
 	out_group(d->out, "rights", "rights of this process");
-	out_bytes(d->out, "memlock_soft", "RLIMIT_MEMLOCK, soft", rights.memlock_soft);
-	out_bytes(d->out, "memlock_hard", "RLIMIT_MEMLOCK, hard", rights.memlock_hard);
-	out_str(d->out, "capabilities", "effective capabilities", mask);
-	out_bool(d->out, "cap_ipc_lock", "CAP_IPC_LOCK effective",
-		 rights.effective >> CAP_IPC_LOCK & 1);
+	out_bytes(d->out, "memlock_soft", "RLIMIT_MEMLOCK, soft", lock.limit);
+	out_bytes(d->out, "memlock_hard", "RLIMIT_MEMLOCK, hard",
+		  limit.rlim_max == RLIM_INFINITY ? UINT64_MAX : limit.rlim_max);
+	out_str(d->out, "capabilities", "effective capabilities", mask[0] ? mask : NULL);
+	out_bool(d->out, "cap_ipc_lock", "CAP_IPC_LOCK effective", lock.cap);
 	out_bool(d->out, "initial_user_namespace", "in the initial user namespace",
-		 rights.initial_namespace);
-	out_str(d->out, "uid_map", "uid map", map + strspn(map, " "));
-	out_bool(d->out, "may_lock_any", "may lock any amount of memory", rights.may_lock);
+		 lock.cap_counts);
+	out_str(d->out, "uid_map", "uid map", map[0] ? map : NULL);
+	out_bool(d->out, "may_lock_any", "may lock any amount of memory",
+		 !sgp_memlock_forbids(&lock, UINT64_MAX, 0));
 	out_end(d->out);
 	/* With a device, registering there has told already. */
-	if (d->devices == 0 && !rights.may_lock && rights.memlock_soft < TRANSFER_LOCKED)
-		doctor_memlock_problem(d, &rights, TRANSFER_LOCKED);
+	if (d->devices == 0 && sgp_memlock_forbids(&lock, TRANSFER_LOCKED, 0))
+		doctor_memlock_problem(d, &lock, TRANSFER_LOCKED);
 }
 
 static uint64_t read_number(const char *directory, const char *name)

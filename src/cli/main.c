@@ -8,6 +8,8 @@
 
 static const struct cli_command *const commands[] = {
 	&cli_doctor,
+	&cli_recv,
+	&cli_send,
 };
 
 enum {

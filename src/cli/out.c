@@ -200,3 +200,16 @@ void out_double(struct out *out, const char *key, const char *label, double valu
 	else
 		fprintf(out->file, ": %.3f\n", value);
 }
+
+void out_transfer(struct out *out, uint64_t bytes, double seconds, const char *digest,
+		  const char *peer_digest, uint64_t registrations)
+{
+	out_u64(out, "bytes", "bytes", bytes);
+	out_double(out, "seconds", "seconds", seconds);
+	out_str(out, NULL, "rate", format_rate(bytes, seconds).text);
+	out_double(out, "bytes_per_second", NULL, seconds > 0 ? (double)bytes / seconds : 0);
+	out_str(out, "sha256", "sha256", digest);
+	out_str(out, "peer_sha256", NULL, peer_digest);
+	out_bool(out, "match", "the same at both ends", strcmp(digest, peer_digest) == 0);
+	out_u64(out, "registrations", "registrations while data moved", registrations);
+}

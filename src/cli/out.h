@@ -45,4 +45,8 @@ void out_u64(struct out *out, const char *key, const char *label, uint64_t value
 void out_bytes(struct out *out, const char *key, const char *label, uint64_t value);
 void out_double(struct out *out, const char *key, const char *label, double value);
 
+/* How a file's transfer went, at either end. */
+void out_transfer(struct out *out, uint64_t bytes, double seconds, const char *digest,
+		  const char *peer_digest, uint64_t registrations);
+
 #endif

@@ -10,6 +10,7 @@
 #define SGP_CLI_TRANSFER_H
 
 enum {
+	TRANSFER_PORT = 18520, /* unless another one is asked for */
 	TRANSFER_CHUNK = 64 * 1024,
 	TRANSFER_CHUNKS = 4, /* of a message, at most */
 	TRANSFER_PAYLOAD = TRANSFER_CHUNK * TRANSFER_CHUNKS,

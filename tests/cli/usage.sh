@@ -21,6 +21,16 @@ run() {
 	"$sgpool" "$@" >"$out/out" 2>"$out/err" || status=$?
 }
 
+# fails PATTERN ARGUMENTS: status 1, exactly one line of error with PATTERN in it
+fails() {
+	pattern=$1
+	shift
+	run "$@"
+	if [ $status -ne 1 ] || [ -s "$out/out" ] || ! one_line || ! grep -q -- "$pattern" "$out/err"; then
+		fail "$*: status $status, wanted 1 and one line with '$pattern'"
+	fi
+}
+
 one_line() {
 	[ "$(wc -l <"$out/err")" -eq 1 ] && grep -q '^sgpool' "$out/err"
 }
@@ -61,6 +71,39 @@ for command in $commands; do
 	wrong "$command" --json=1
 	wrong "$command" too many arguments
 done
+
+wrong send
+wrong send 10.0.0.1
+wrong send '' file
+wrong send :18520 file
+wrong send 10.0.0.1: file
+wrong send 10.0.0.1:0 file
+wrong send 10.0.0.1:65536 file
+wrong send 10.0.0.1:80x file
+wrong send '[::1' file
+wrong send '[]' file
+wrong send '[::1]x' file
+wrong recv
+wrong recv -o
+wrong recv -o ''
+wrong recv --output
+wrong recv -o "$out/file" extra
+wrong recv -o "$out/file" --port
+wrong recv -o "$out/file" --port ''
+wrong recv -o "$out/file" --port -1
+wrong recv -o "$out/file" --port 65536
+wrong recv -o "$out/file" --port 1e3
+wrong recv -o "$out/file" --bind ''
+wrong recv -o "$out/file" --once=1
+fails "$out/none: can't be opened: No such file" send 10.0.0.1 "$out/none"
+fails "$out/no/file: can't be written: No such file" recv -o "$out/no/file"
+fails "can't be written: Is a directory" recv -o "$out"
+fails "can't be written: Is a directory" recv -o "$out/new/"
+fails "can't be written: it is no regular file" recv -o /dev/null
+ln -s nowhere "$out/dangling"
+fails "can't be written: it is no regular file" recv -o "$out/dangling"
+left=$(find "$out" -name '.sgpool*' -o -name file)
+[ -z "$left" ] || fail "recv: left $left behind"
 
 run doctor
 if [ $status -gt 1 ] || ! grep -q '^RDMA can be used here: ' "$out/out"; then

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * One end of a transfer's connection: the endpoint with its receives, credits, the signs of life,
+ * and the one reason for which it ended. What the messages mean is the commands' business.
+ *
+ * No thread but its owner's may use it.
+ */
+#ifndef SGP_CLI_CONN_H
+#define SGP_CLI_CONN_H
+
+#include "cli/buffers.h"
+#include "cli/cm.h"
+#include "cli/message.h"
+#include "cli/wire.h"
+
+enum {
+	CONN_SILENCE_MS = 15000, /* without a word from the peer: it is gone */
+	CONN_ALIVE_MS = 1000,    /* without a word to the peer: say one */
+};
+
+struct conn {
+	struct buffers *buffers;
+	struct rdma_cm_id *id;
+	struct sgp_cq *cq;
+	struct sgp_ep *ep;
+	struct sgp_wc *wc;
+	enum wire_role role;   /* ours */
+	struct wire_peer peer; /* what it may say, and how many messages it can take */
+	uint32_t payload;      /* bytes that its receives take after a header */
+	uint32_t seq;          /* of our next message */
+	uint32_t grant;        /* receives posted of which the peer has not been told */
+	bool up;               /* we may speak; the sender may first */
+	bool over;             /* it ended, well or not: nothing is posted but an abort */
+	bool broken;           /* not even that */
+	char why[200];         /* it failed, and that's why; empty: the peer just went */
+	char refusal[200];     /* what a post was refused with */
+	int sending;           /* messages posted */
+	int64_t heard, said;   /* ms */
+
+	/*
+	 * A message came. Its chunks are in *sgl, the header's first; the callee moves them out, or
+	 * they are dropped. When it has dropped them, it calls conn_repost(), once for each
+	 * message. Callbacks may post, but neither reap nor abort.
+	 */
+	void (*received)(void *arg, const struct wire_header *header, struct sgp_sgl *sgl);
+	/* A message with payload is through; its chunks have been dropped. */
+	void (*sent)(void *arg, struct message *m);
+	void *arg;
+};
+
+/*
+ * Set up *c over an id whose device is that of the buffers: queues, and all receives posted. The
+ * callbacks are set already. Returns 0; -1 with c->why saying why, and conn_close() is still due.
+ */
+int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, enum wire_role role);
+
+/* What to say of us when connecting: bytes must stand as long as *param is used. */
+void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_conn_param *param);
+
+/* Is this the hello of a peer of this role? Returns NULL, or what is wrong with it. */
+const char *conn_check(const void *data, size_t n, enum wire_role role);
+
+/* The peer's hello: what it can take. Returns NULL, or what is wrong with it. */
+const char *conn_greet(struct conn *c, const void *data, size_t n);
+
+/*
+ * Post a message: its header, and the payload of m if that is not NULL (m->sgl holds it, header
+ * chunk and all). Fills in seq and credits. Returns 0; -1 when it can't go now (no credit, no room)
+ * or the connection is over: all is as it was.
+ */
+int conn_post(struct conn *c, const struct wire_header *header, struct message *m);
+
+/* Post a receive in place of one that was used up. */
+void conn_repost(struct conn *c);
+
+/* Ask for a wake-up and take all completions there are. */
+void conn_reap(struct conn *c);
+
+/* The connection manager said something of this connection. */
+void conn_event(struct conn *c, const struct cm_event *event);
+
+/*
+ * Grant credits and give signs of life when they are due; see whether the peer gives any. Returns
+ * for how many milliseconds one may sleep.
+ */
+int conn_tick(struct conn *c);
+
+/* End it for this reason; the first one stays. */
+void conn_fail(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Why it is over, for people. */
+void conn_reason(const struct conn *c, char *why, size_t size);
+
+/* Tell the peer why we give up, and wait a moment for it to be told. */
+void conn_abort(struct conn *c, enum wire_code code);
+
+/* Sleep until there may be something to do: for a completion, or one of n descriptors (at most 4).
+ */
+void conn_sleep(const struct conn *c, const int *fds, int n, int timeout_ms);
+
+/* Disconnect, and take everything back from the queues. The id stays the caller's. */
+void conn_close(struct conn *c);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The wire format: pure arithmetic on bytes, so that it can be tested with anything. */
+#include <endian.h>
+#include <string.h>
+
+#include "cli/wire.h"
+
+#define HELLO_MAGIC   UINT32_C(0x53475048) /* "SGPH" */
+#define MESSAGE_MAGIC UINT32_C(0x5347504d) /* "SGPM" */
+
+static void put16(uint8_t *at, uint16_t value)
+{
+	value = htobe16(value);
+	memcpy(at, &value, sizeof value);
+}
+
+static void put32(uint8_t *at, uint32_t value)
+{
+	value = htobe32(value);
+	memcpy(at, &value, sizeof value);
+}
+
+static void put64(uint8_t *at, uint64_t value)
+{
+	value = htobe64(value);
+	memcpy(at, &value, sizeof value);
+}
+
+static uint16_t get16(const uint8_t *at)
+{
+	uint16_t value;
+
+	memcpy(&value, at, sizeof value);
+	return be16toh(value);
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+	uint32_t value;
+
+	memcpy(&value, at, sizeof value);
+	return be32toh(value);
+}
+
+static uint64_t get64(const uint8_t *at)
+{
+	uint64_t value;
+
+	memcpy(&value, at, sizeof value);
+	return be64toh(value);
+}
+
+void wire_put_hello(uint8_t bytes[WIRE_HELLO], const struct wire_hello *hello)
+{
+	put32(bytes, HELLO_MAGIC);
+	put16(bytes + 4, WIRE_VERSION);
+	put16(bytes + 6, hello->role);
+	put32(bytes + 8, hello->credits);
+	put32(bytes + 12, hello->payload);
+	put32(bytes + 16, hello->reason);
+}
+
+void wire_put_header(uint8_t bytes[WIRE_HEADER], const struct wire_header *header)
+{
+	put32(bytes, MESSAGE_MAGIC);
+	put16(bytes + 4, WIRE_VERSION);
+	put16(bytes + 6, header->type);
+	put32(bytes + 8, header->seq);
+	put32(bytes + 12, header->credits);
+	put64(bytes + 16, header->offset);
+	put32(bytes + 24, header->length);
+	put32(bytes + 28, header->code);
+	memcpy(bytes + 32, header->digest, WIRE_DIGEST);
+}
+
+const char *wire_get_hello(const void *bytes, size_t n, struct wire_hello *hello)
+{
+	const uint8_t *at = bytes;
+	struct wire_hello h;
+
+	if (n < WIRE_HELLO || get32(at) != HELLO_MAGIC)
+		return "it is not sgpool";
+	if (get16(at + 4) != WIRE_VERSION)
+		return "it speaks another version of the protocol";
+	h = (struct wire_hello){.role = get16(at + 6),
+				.credits = get32(at + 8),
+				.payload = get32(at + 12),
+				.reason = get32(at + 16)};
+	if (h.role == WIRE_REFUSAL) {
+		*hello = h;
+		return NULL;
+	}
+	if (h.role != WIRE_SENDER && h.role != WIRE_RECEIVER)
+		return "its role is unknown";
+	if (h.credits < WIRE_CREDITS_MIN || h.credits > WIRE_CREDITS_MAX)
+		return "its credits are out of range";
+	if (h.payload > WIRE_PAYLOAD_MAX || (h.role == WIRE_RECEIVER && h.payload == 0))
+		return "its payload size is out of range";
+	*hello = h;
+	return NULL;
+}
+
+/* What a message's type asks of its other fields, and of what went before. */
+static const char *check_type(const struct wire_peer *peer, const struct wire_header *h)
+{
+	const bool sender = peer->role == WIRE_SENDER;
+
+	if (h->type != WIRE_DATA && h->length)
+		return "a message without data has a length";
+	if (sender && !peer->started && h->type != WIRE_START && h->type != WIRE_ABORT)
+		return "it did not begin with a start";
+	switch (h->type) {
+	case WIRE_START:
+		return !sender || peer->started ? "a start out of place" : NULL;
+	case WIRE_DATA:
+		if (!sender || peer->ended)
+			return "data out of place";
+		if (h->length == 0 || h->length > peer->payload_max)
+			return "data of a wrong length";
+		if (h->offset != peer->bytes || h->offset > (uint64_t)INT64_MAX - h->length)
+			return "data at a wrong offset";
+		return NULL;
+	case WIRE_END:
+		if (!sender || peer->ended)
+			return "an end out of place";
+		return h->offset != peer->bytes ? "an end that counts other bytes" : NULL;
+	case WIRE_CREDIT:
+		return NULL;
+	case WIRE_VERDICT:
+		return sender || peer->ended ? "a verdict out of place" : NULL;
+	case WIRE_ABORT:
+		return h->code == WIRE_OK ? "an abort without a reason" : NULL;
+	default:
+		return "a message of unknown type";
+	}
+}
+
+const char *wire_get_message(struct wire_peer *peer, const void *bytes, size_t n,
+			     struct wire_header *header)
+{
+	const uint8_t *at = bytes;
+	struct wire_header h;
+	const char *wrong;
+
+	if (n < WIRE_HEADER)
+		return "a message shorter than its header";
+	if (get32(at) != MESSAGE_MAGIC || get16(at + 4) != WIRE_VERSION)
+		return "a message without the magic number";
+	h = (struct wire_header){.type = get16(at + 6),
+				 .seq = get32(at + 8),
+				 .credits = get32(at + 12),
+				 .offset = get64(at + 16),
+				 .length = get32(at + 24),
+				 .code = get32(at + 28)};
+	memcpy(h.digest, at + 32, WIRE_DIGEST);
+	if (h.length != n - WIRE_HEADER)
+		return "a message whose length is not what arrived";
+	if (h.seq != peer->seq)
+		return "a message out of order";
+	if (h.credits > peer->credits_max - peer->credits)
+		return "more credits than it has receives";
+	wrong = check_type(peer, &h);
+	if (wrong)
+		return wrong;
+	peer->seq++;
+	peer->credits += h.credits;
+	peer->started |= h.type == WIRE_START;
+	peer->ended |= h.type == WIRE_END || h.type == WIRE_VERDICT || h.type == WIRE_ABORT;
+	if (h.type == WIRE_DATA)
+		peer->bytes += h.length;
+	*header = h;
+	return NULL;
+}
+
+bool wire_may_send(const struct wire_peer *peer, enum wire_type type, uint32_t grants)
+{
+	switch (type) {
+	case WIRE_CREDIT:
+		return peer->credits >= (grants ? 1 : 2);
+	case WIRE_VERDICT:
+	case WIRE_ABORT:
+		return peer->credits >= 1;
+	default:
+		return peer->credits >= 3;
+	}
+}
+
+const char *wire_code_text(uint32_t code)
+{
+	static const char *const text[] = {
+		[WIRE_OK] = "it is done",
+		[WIRE_INTERRUPTED] = "it was interrupted",
+		[WIRE_READ_FAILED] = "it could not read its file",
+		[WIRE_WRITE_FAILED] = "it could not write its file",
+		[WIRE_DIGEST_DIFFERS] = "what it got has another SHA-256",
+		[WIRE_BAD_MESSAGE] = "it did not understand us",
+		[WIRE_NO_RESOURCES] = "it lacks memory or queues",
+		[WIRE_BUSY] = "it is busy with another transfer",
+	};
+
+	return code < sizeof text / sizeof *text ? text[code] : "it did not say why";
+}
