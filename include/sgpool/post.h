@@ -37,26 +37,22 @@ struct sgp_cq_attr {
 	int max_chunk;      /* holds of that list; 0: as max_sge */
 };
 
-/* What completed. */
-enum sgp_opcode {
-	SGP_OP_RECV = 0,
-	SGP_OP_SEND,
-};
-
 /*
  * A completion. Make arrays of them with sgp_wc_alloc(): each carries a list with storage of its own.
  */
 struct sgp_wc {
 	void *context;             /* as given to the post */
 	struct sgp_ep *ep;
-	enum sgp_opcode opcode;    /* right on errors too, unlike ibv_wc's */
+	enum ibv_wc_opcode opcode; /* right on errors too, unlike ibv_wc's */
 	enum ibv_wc_status status;
 	int error;                 /* the provider's errno, if the post itself failed half-way; else 0 */
 	uint32_t vendor_err;
-	uint32_t byte_len;         /* of a receive: what arrived. Valid on success only */
-	uint32_t imm_data;         /* big-endian, with IBV_WC_WITH_IMM in wc_flags */
+	uint32_t byte_len;         /* of a receive or READ: what arrived. Valid on success only */
+	uint32_t imm_data;         /* big-endian, with IBV_WC_WITH_IMM in wc_flags; the key that was
+	                              invalidated, with IBV_WC_WITH_INV */
 	unsigned int wc_flags;     /* IBV_WC_* */
-	struct sgp_sgl sgl;        /* of a receive: its chunks, trimmed to byte_len; of an error, whole */
+	struct sgp_sgl sgl;        /* what comes back: the chunks of a receive, trimmed to byte_len, of a
+	                              READ, an atomic, or a post with SGP_HANDOVER; on an error, whole */
 };
 
 /*
@@ -112,10 +108,12 @@ struct sgp_ep_attr {
 	uint32_t comp_mask; /* 0 */
 	uint32_t flags;     /* 0 */
 	struct sgp_cq *cq;
-	struct ibv_pd *pd;  /* that the pools are registered on */
-	struct ibv_qp_cap cap; /* depths (both needed), SGEs (0: 1) and inline bytes asked for */
-	int sq_sig_all;     /* every operation yields a completion, as in ibv_qp_init_attr */
-	int max_chunk;      /* holds of the longest list; 0: the larger number of SGEs */
+	struct ibv_pd *pd;        /* that the pools are registered on */
+	struct ibv_qp_cap cap;    /* depths (both needed), SGEs (0: 1) and inline bytes asked for */
+	int sq_sig_all;           /* every operation yields a completion, as in ibv_qp_init_attr */
+	int max_chunk;            /* holds of a list per work request; 0: the larger number of SGEs */
+	enum ibv_qp_type qp_type; /* 0: RC, or UD on an identifier of RDMA_PS_UDP */
+	uint8_t port_num;         /* without an identifier; 0: 1 */
 };
 
 /*
@@ -123,7 +121,8 @@ struct sgp_ep_attr {
  * came with a connect request), and an endpoint over it.
  *
  * The identifier stays the caller's: connect, accept and events are librdmacm's. It must stand until
- * sgp_ep_close(), which destroys its queue pair. Room for both depths is reserved on the cq.
+ * sgp_ep_close(), which destroys its queue pair. id NULL makes a plain queue pair in RESET, whose
+ * ibv_modify_qp(3) is the caller's (sgp_ep_qp()). Room for both depths is reserved on the cq.
  * Returns the endpoint, to be ended by sgp_ep_close() and sgp_ep_destroy(); NULL with errno, and the
  * identifier is as it was:
  *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's; a
@@ -134,6 +133,9 @@ struct sgp_ep_attr {
  *   and the device cannot give it more), or ibv_query_port(3)
  */
 SGP_API struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr);
+
+/* The endpoint's queue pair, for ibv_query_qp(3), ibv_modify_qp(3) and its number; NULL once closed. */
+SGP_API struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep);
 
 /*
  * Tell the endpoint of an event that rdma_get_cm_event(3) gave for its identifier, before it is
@@ -158,6 +160,31 @@ struct sgp_ep_info {
 };
 SGP_API int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info);
 
+/* What an endpoint did since it was made. */
+struct sgp_ep_stats {
+	uint64_t posts;       /* operations accepted */
+	uint64_t wrs;         /* work requests made for them */
+	uint64_t doorbells;   /* calls of ibv_post_send(3) */
+	uint64_t signalled;   /* requests with IBV_SEND_SIGNALED */
+	uint64_t inlined;     /* operations that went inline */
+	uint64_t split;       /* operations that took several requests */
+	uint64_t linearised;  /* lists that were copied */
+	uint64_t joined;      /* SGEs saved by joining neighbours */
+	uint64_t syncs;       /* requests that retire a tail */
+	uint64_t recvs;       /* receives accepted */
+	uint64_t queue_full;  /* refusals with EAGAIN ... */
+	uint64_t too_big;     /* E2BIG, EMSGSIZE */
+	uint64_t not_ready;   /* ENOTCONN, ESHUTDOWN */
+	uint64_t wrong_memory; /* EXDEV, EACCES, EFAULT */
+	uint64_t invalid;     /* EINVAL, EOPNOTSUPP */
+	uint64_t refused;     /* by the device */
+	uint64_t completions; /* handed to the caller; and of these: */
+	uint64_t errors;
+};
+
+/* Fill in *stats. Returns 0; -1 with EINVAL. */
+SGP_API int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats);
+
 /*
  * Stop the endpoint: posts are refused with ESHUTDOWN, the queue pair goes to the error state, and
  * for at most timeout_ms milliseconds its completions are awaited; then the queue pair is destroyed.
@@ -175,22 +202,110 @@ SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
  */
 SGP_API int sgp_ep_destroy(struct sgp_ep *ep);
 
+/* Flags of a post, besides IBV_SEND_SIGNALED, _SOLICITED, _FENCE and _INLINE of ibv_post_send(3). */
+enum {
+	/* The completion hands the list back (always so for READs and atomics). Implies SIGNALED. */
+	SGP_HANDOVER = 1 << 16,
+	/* A SEND with more SGEs than the queue pair takes is copied into one chunk of its pool. */
+	SGP_LINEARISE = 1 << 17,
+	/* Don't ring the doorbell: gather until sgp_ep_submit(), a post without it, or idle polls. */
+	SGP_BATCH = 1 << 18,
+};
+
+/* One operation of sgp_post(), in the shape of ibv_send_wr. Zero what it does not use. */
+struct sgp_wr {
+	struct sgp_wr *next;
+	void *context;
+	struct sgp_sgl *sgl;
+	enum ibv_wr_opcode opcode; /* SEND, RDMA_WRITE (both also WITH_IMM), SEND_WITH_INV, RDMA_READ,
+	                              ATOMIC_CMP_AND_SWP, ATOMIC_FETCH_AND_ADD */
+	int flags;                 /* IBV_SEND_* and SGP_* */
+	union {
+		uint32_t imm_data; /* big-endian */
+		uint32_t invalidate_rkey;
+	};
+	uint64_t remote_addr; /* of a WRITE, READ or atomic */
+	uint32_t rkey;
+	uint64_t compare_add, swap; /* of an atomic, as in ibv_send_wr */
+	struct ibv_ah *ah;          /* of a send on a UD queue pair */
+	uint32_t remote_qpn, remote_qkey;
+};
+
 /*
- * Post a send of sgl, as rdma_post_sendv(3) does.
+ * Post a chain of operations, with one doorbell.
  *
- * flags: IBV_SEND_SIGNALED (a completion is wanted), IBV_SEND_SOLICITED, IBV_SEND_FENCE.
- * Returns 0: the list's holds are the queue's and the list is empty. -1 with errno: nothing was
- * posted and the list is as it was:
- *   EAGAIN     the send queue is full: poll, then try again
- *   E2BIG      more SGEs than the queue pair takes
- *   EMSGSIZE   longer than a message may be
- *   ENOTCONN   the connection is not established yet
- *   ESHUTDOWN  the endpoint is closing or in error
- *   EXDEV      not registered on the queue pair's protection domain
- *   EINVAL     flags are wrong
+ * A list of at most the queue pair's inline bytes goes inline by itself (SEND and WRITE): it's copied,
+ * and its references drop at once. A READ or WRITE with more SGEs or bytes than one work request takes
+ * is split over several, with one completion. Whether a work request carries IBV_SEND_SIGNALED is
+ * the endpoint's business: a caller that did not ask for it gets a completion on an error only.
+ *
+ * Returns 0: all lists' holds are the queue's and the lists are empty. -1 with errno: *bad_wr (if
+ * bad_wr is not NULL) is the first operation that was not posted; it and those behind it are as they
+ * were, those before it are posted:
+ *   EAGAIN      the send queue is full: poll, then try again
+ *   E2BIG       more SGEs or holds than the queue pair takes, or than the completion queue hands over
+ *   EMSGSIZE    longer than a message, or with IBV_SEND_INLINE than an inline payload, may be
+ *   ENOTCONN    the connection is not established yet
+ *   ESHUTDOWN   the endpoint is closing or in error
+ *   EXDEV       memory that is not registered on the queue pair's protection domain
+ *   EACCES      the memory's registration doesn't allow what the device would do with it
+ *   EFAULT      foreign memory, and the post would not go inline
+ *   EOPNOTSUPP  the device or the queue pair's type does not have the operation
+ *   EINVAL      flags or opcode are wrong, or they don't go together
+ *   ENOBUFS     with SGP_LINEARISE: no chunk for the copy
  *   another: the provider's errno
+ * If the device takes a part only of a split list, or reports an error for what it has queued, the
+ * post counts as accepted, and one completion with wc.error set comes when what was taken has ended.
  */
+SGP_API int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr);
+
+/* One send, as rdma_post_sendv(3); otherwise as sgp_post(). */
 SGP_API int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags);
+
+/* One RDMA WRITE, as rdma_post_writev(3); otherwise as sgp_post(). */
+SGP_API int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+			    uint64_t remote_addr, uint32_t rkey);
+
+/*
+ * One RDMA READ into sgl, as rdma_post_readv(3); otherwise as sgp_post(). Its completion hands the
+ * chunks back.
+ */
+SGP_API int sgp_post_readv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+			   uint64_t remote_addr, uint32_t rkey);
+
+/* One datagram, as rdma_post_ud_send(3) but for a list; otherwise as sgp_post(). */
+SGP_API int sgp_post_ud_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+			      struct ibv_ah *ah, uint32_t remote_qpn);
+
+/*
+ * The forms for one slice of a chunk, as rdma_post_send(3) and its like: a list of one, whose
+ * reference the post takes over. On -1 the reference is the caller's still.
+ */
+SGP_API int sgp_post_send(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+			  size_t length, int flags);
+SGP_API int sgp_post_write(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+			   size_t length, int flags, uint64_t remote_addr, uint32_t rkey);
+SGP_API int sgp_post_read(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+			  size_t length, int flags, uint64_t remote_addr, uint32_t rkey);
+SGP_API int sgp_post_recv(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+			  size_t length);
+
+/*
+ * Give the device what posts with SGP_BATCH have gathered, with one doorbell.
+ *
+ * Returns 0, also when there was nothing. -1 with the provider's errno when it did not take all: each
+ * of those operations gets a completion with wc.error set, as their posts had been accepted.
+ */
+SGP_API int sgp_ep_submit(struct sgp_ep *ep);
+
+/*
+ * Submit, and make sure that every unsignalled operation posted so far will be retired: a zero-length
+ * signalled RDMA WRITE goes behind them if need be. An idle completion queue does so by itself.
+ *
+ * Returns 0; -1 with EAGAIN when the send queue is full (a signalled request is on its way then), or
+ * as sgp_ep_submit().
+ */
+SGP_API int sgp_ep_sync(struct sgp_ep *ep);
 
 /*
  * Post a receive into sgl, as rdma_post_recvv(3) does. It may be posted before the connection is

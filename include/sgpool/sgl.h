@@ -24,6 +24,11 @@
 
 SGP_BEGIN_DECLS
 
+/* Flags of a list. */
+enum {
+	SGP_SGL_FOREIGN = 1 << 0, /* some of it is neither registered nor held: inline only */
+};
+
 /* Read the members; change them through the functions only. */
 struct sgp_sgl {
 	struct ibv_sge *sge;       /* [num_sge of max_sge] */
@@ -33,7 +38,7 @@ struct sgp_sgl {
 	uint64_t length;           /* bytes in all */
 	uint64_t pds;              /* protection domains on which every slice is registered */
 	uint32_t access;           /* IBV_ACCESS_* that every slice's registration has */
-	uint32_t flags;            /* the library's */
+	uint32_t flags;            /* SGP_SGL_* */
 };
 
 /*
@@ -67,18 +72,93 @@ SGP_API void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge,
 SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
 			   size_t length);
 
+/*
+ * Take n chunks of at least size bytes and append size bytes of each: one call for "n chunks as a
+ * list".
+ *
+ * Returns 0; -1 with errno, nothing taken and the list as it was: as sgp_pool_get_bulk() and
+ * sgp_sgl_append().
+ */
+SGP_API int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags);
+
+/*
+ * Append length bytes at addr, which lie in one or several neighbouring chunks of the pool; the list
+ * takes a reference of its own on each of these, and the caller must hold each.
+ *
+ * Returns 0; -1 with errno, list and chunks as they were: EFAULT where the range leaves the pool's
+ * chunks, or as sgp_sgl_append().
+ */
+SGP_API int sgp_sgl_append_addr(struct sgp_sgl *sgl, struct sgp_pool *pool, const void *addr,
+				size_t length);
+
+/* Append n iovecs, each as sgp_sgl_append_addr(): all or none. Those of length 0 are skipped. */
+SGP_API int sgp_sgl_append_iov(struct sgp_sgl *sgl, struct sgp_pool *pool, const struct iovec *iov,
+			       int n);
+
+/*
+ * Append n SGEs as rdma_post_sendv(3) takes them, each as sgp_sgl_append_addr(): all or none. Their
+ * lkeys are not read: the list finds its own.
+ */
+SGP_API int sgp_sgl_append_sge(struct sgp_sgl *sgl, struct sgp_pool *pool,
+			       const struct ibv_sge *sge, int n);
+
+/*
+ * Append memory that is not registered and that nobody holds. Only a post that goes inline takes
+ * such a list (ibv_post_send(3), IBV_SEND_INLINE): it copies the bytes. Any other post is EFAULT.
+ *
+ * Returns 0; -1 with E2BIG or EINVAL, the list as it was.
+ */
+SGP_API int sgp_sgl_append_foreign(struct sgp_sgl *sgl, const void *addr, size_t length);
+
+/* Put a slice in front: as sgp_sgl_append() in everything else. */
+SGP_API int sgp_sgl_prepend(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
+			    size_t length);
+
 /* Drop everything that the list holds and empty it. */
 SGP_API void sgp_sgl_clear(struct sgp_sgl *sgl);
 
 /*
  * Move all of src to the end of dst; src is empty then.
  *
- * Returns 0; -1 with E2BIG or EXDEV, both lists as they were.
+ * Returns 0; -1 with E2BIG, EXDEV or EINVAL (both are one), both lists as they were.
  */
 SGP_API int sgp_sgl_move(struct sgp_sgl *dst, struct sgp_sgl *src);
 
 /*
- * Describe the list's memory for writev(2) and its like in iov[0 .. max - 1].
+ * Append all of src to dst and leave src as it is: the same memory, one reference more per hold. This
+ * is how one message goes to many.
+ *
+ * Returns and errors as sgp_sgl_move().
+ */
+SGP_API int sgp_sgl_clone(struct sgp_sgl *dst, const struct sgp_sgl *src);
+
+/*
+ * Keep the first length bytes. Holds whose memory is not in the list any more are dropped.
+ *
+ * Returns 0; -1 with EINVAL when the list is shorter.
+ */
+SGP_API int sgp_sgl_trim(struct sgp_sgl *sgl, uint64_t length);
+
+/*
+ * Move what lies behind the first length bytes to dst, which must be empty. A chunk that is in both
+ * lists then has a reference more.
+ *
+ * Returns 0; -1 with EINVAL (the list is shorter, or dst is not empty) or E2BIG, both as they were.
+ */
+SGP_API int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *dst);
+
+/*
+ * Copy the list's bytes into one chunk of the pool; the list is that chunk's slice then, and what it
+ * held is dropped. This is the only function of the library that copies a list, but for inline posts
+ * and those flagged SGP_LINEARISE.
+ *
+ * Returns 0; -1 with EMSGSIZE, ENOBUFS or EXDEV, the list as it was.
+ */
+SGP_API int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool);
+
+/*
+ * Describe the list's memory for writev(2) and its like in iov[0 .. max - 1]. (For verbs it stands in
+ * sgl->sge[0 .. num_sge - 1].)
  *
  * The list keeps its holds: the iovecs are good as long as these are.
  * Returns the number of iovecs; -1 with E2BIG when max are too few.

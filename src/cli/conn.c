@@ -256,7 +256,7 @@ static void receive(struct conn *c, struct sgp_wc *wc)
 
 static void complete(struct conn *c, struct sgp_wc *wc)
 {
-	if (wc->opcode == SGP_OP_SEND)
+	if (wc->opcode == IBV_WC_SEND)
 		c->sending--;
 	if (wc->status == IBV_WC_WR_FLUSH_ERR) {
 		c->over = c->broken = true; /* why comes as another completion, or as an event */
@@ -264,7 +264,7 @@ static void complete(struct conn *c, struct sgp_wc *wc)
 		break_off(c, "the other end does not answer any more", NULL);
 	} else if (wc->status != IBV_WC_SUCCESS) {
 		break_off(c, "the connection broke", ibv_wc_status_str(wc->status));
-	} else if (wc->opcode == SGP_OP_RECV) {
+	} else if (wc->opcode == IBV_WC_RECV) {
 		if (!c->over)
 			receive(c, wc);
 	} else if (wc->context) {

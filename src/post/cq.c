@@ -19,6 +19,42 @@
 #include "pool/errmsg.h"
 #include "post/ep.h"
 
+/* ---- the inbox ---- */
+
+void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot)
+{
+	sgp_lock(&cq->inbox_lock);
+	slot->next = NULL;
+	*cq->untaken_end = slot;
+	cq->untaken_end = &slot->next;
+	atomic_store_explicit(&cq->inbox, true, memory_order_release);
+	sgp_unlock(&cq->inbox_lock);
+	sgp_cq_wake(cq);
+}
+
+void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep)
+{
+	if (ep->listed)
+		return;
+	ep->listed = true;
+	sgp_lock(&cq->inbox_lock);
+	ep->next = cq->attention;
+	cq->attention = ep;
+	atomic_store_explicit(&cq->inbox, true, memory_order_release);
+	sgp_unlock(&cq->inbox_lock);
+}
+
+static void unlist(struct sgp_cq *cq, struct sgp_ep *ep)
+{
+	sgp_lock(&cq->inbox_lock);
+	for (struct sgp_ep **at = &cq->attention; *at; at = &(*at)->next)
+		if (*at == ep) {
+			*at = ep->next;
+			break;
+		}
+	sgp_unlock(&cq->inbox_lock);
+}
+
 /* ---- places ---- */
 
 int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
@@ -85,6 +121,7 @@ void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep)
 	struct sgp_place *place;
 
 	sgp_lock(&cq->lock);
+	unlist(cq, ep);
 	place = &cq->place[ep->index];
 	place->ep = NULL;
 	cq->neps--;
@@ -147,7 +184,9 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	cq->max_sge = attr->max_sge ? attr->max_sge : 16;
 	cq->max_chunk = attr->max_chunk ? attr->max_chunk : cq->max_sge;
 	cq->pending_end = &cq->pending;
+	cq->untaken_end = &cq->untaken;
 	sgp_lock_init(&cq->lock, cq->single_threaded);
+	sgp_lock_init(&cq->inbox_lock, cq->single_threaded);
 	if (open_wakeups(cq, verbs))
 		goto fail;
 	errno = 0;
@@ -160,6 +199,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	return cq;
 fail:
 	close_wakeups(cq);
+	sgp_lock_destroy(&cq->inbox_lock);
 	sgp_lock_destroy(&cq->lock);
 	free(cq);
 	return NULL;
@@ -181,6 +221,7 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 	if (err)
 		return sgp_fail(err, "ibv_destroy_cq: %s", strerror(err));
 	close_wakeups(cq);
+	sgp_lock_destroy(&cq->inbox_lock);
 	sgp_lock_destroy(&cq->lock);
 	free(cq->place);
 	free(cq);
@@ -198,6 +239,8 @@ int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 	sgp_unlock(&cq->lock);
 	return got;
 }
+
+/* ---- waiting ---- */
 
 int sgp_cq_fd(const struct sgp_cq *cq)
 {
@@ -234,9 +277,12 @@ int sgp_cq_arm(struct sgp_cq *cq)
 		return sgp_fail(EINVAL, "no completion queue");
 	sgp_lock(&cq->lock);
 	take_wakeups_locked(cq);
+	/* Whoever sleeps waits for completions: gathered posts and tails must give theirs. */
+	if (atomic_load_explicit(&cq->inbox, memory_order_acquire))
+		sgp_cq_attend_locked(cq);
 	errno = 0;
 	err = sgp_provider_errno(ibv_req_notify_cq(cq->cq, 0));
-	if (cq->pending)
+	if (cq->pending || cq->untaken)
 		sgp_cq_wake(cq);
 	sgp_unlock(&cq->lock);
 	return err ? sgp_fail(err, "ibv_req_notify_cq: %s", strerror(err)) : 0;

@@ -28,16 +28,17 @@ static int check_attr(const struct rdma_cm_id *id, const struct sgp_ep_attr *att
 {
 	const struct ibv_qp_cap *cap;
 
-	if (!id || !attr || attr->comp_mask || attr->flags || !attr->cq || !attr->pd ||
+	if (!attr || attr->comp_mask || attr->flags || !attr->cq || !attr->pd ||
 	    attr->max_chunk < 0 || attr->max_chunk > UINT16_MAX)
-		return sgp_fail(EINVAL, "endpoint: an identifier, a completion queue, a protection "
-					"domain and known flags are needed");
+		return sgp_fail(EINVAL,
+				"endpoint: a completion queue, a protection domain and known "
+				"flags are needed");
 	cap = &attr->cap;
-	if (!id->verbs || id->qp)
+	if (id && (!id->verbs || id->qp))
 		return sgp_fail(EINVAL, id->qp ? "endpoint: the identifier has a queue pair"
 					       : "endpoint: the identifier has no device yet: "
 						 "resolve its address first");
-	if (id->verbs != attr->cq->cq->context || id->verbs != attr->pd->context)
+	if (attr->pd->context != attr->cq->cq->context || (id && id->verbs != attr->pd->context))
 		return sgp_fail(EINVAL, "endpoint: identifier, completion queue and protection "
 					"domain are of different devices");
 	if (!cap->max_send_wr || !cap->max_recv_wr)
@@ -48,24 +49,37 @@ static int check_attr(const struct rdma_cm_id *id, const struct sgp_ep_attr *att
 	return 0;
 }
 
-static int check_device(struct rdma_cm_id *id, const struct ibv_qp_cap *cap, struct sgp_ep *ep)
+static int check_device(struct sgp_ep *ep, const struct rdma_cm_id *id,
+			const struct sgp_ep_attr *attr)
 {
+	struct ibv_context *verbs = attr->pd->context;
+	const struct ibv_qp_cap *cap = &attr->cap;
 	struct ibv_device_attr dev;
 	struct ibv_port_attr port;
+	uint8_t port_num = id ? id->port_num : attr->port_num;
+	uint32_t max_sge, send_sge = sge_or_one(cap->max_send_sge);
 	int err;
 
 	errno = 0;
-	err = sgp_provider_errno(ibv_query_device(id->verbs, &dev));
+	err = sgp_provider_errno(ibv_query_device(verbs, &dev));
 	if (!err)
-		err = sgp_provider_errno(ibv_query_port(id->verbs, id->port_num, &port));
+		err = sgp_provider_errno(ibv_query_port(verbs, port_num ? port_num : 1, &port));
 	if (err)
 		return sgp_fail(err, "endpoint: the device does not answer: %s", strerror(err));
-	if (cap->max_send_sge > (uint32_t)dev.max_sge || cap->max_recv_sge > (uint32_t)dev.max_sge)
-		return sgp_fail(E2BIG, "endpoint: the device takes %d SGEs a list", dev.max_sge);
+	max_sge = (uint32_t)dev.max_sge;
+	if (cap->max_send_sge > max_sge || cap->max_recv_sge > max_sge)
+		return sgp_fail(E2BIG, "endpoint: the device takes %u SGEs a list", max_sge);
 	if (cap->max_send_wr > (uint32_t)dev.max_qp_wr ||
 	    cap->max_recv_wr > (uint32_t)dev.max_qp_wr)
 		return sgp_fail(E2BIG, "endpoint: the device has queues of %d", dev.max_qp_wr);
-	ep->max_msg = port.max_msg_sz < INT32_MAX ? port.max_msg_sz : INT32_MAX;
+	ep->max_sge_rd = dev.max_sge_rd > 0 && (uint32_t)dev.max_sge_rd < send_sge ? dev.max_sge_rd
+										   : (int)send_sge;
+	ep->max_msg = port.max_msg_sz && port.max_msg_sz < INT32_MAX ? port.max_msg_sz : INT32_MAX;
+	ep->iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	if (attr->qp_type)
+		ep->type = attr->qp_type;
+	else
+		ep->type = id && id->ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
 	return 0;
 }
 
@@ -84,13 +98,28 @@ static int make_sides(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
 			"endpoint: lists of %d SGEs and %d holds, but the completion queue "
 			"hands over %d and %d: create it with a larger max_sge or max_chunk",
 			recv_sge, max_chunk, attr->cq->max_sge, attr->cq->max_chunk);
-	if (sgp_side_init(&ep->send, cap->max_send_wr, send_sge, max_chunk, false, unlocked))
+	if (sgp_side_init(&ep->send, cap->max_send_wr, send_sge, max_chunk, unlocked))
 		return -1;
-	if (sgp_side_init(&ep->recv, cap->max_recv_wr, recv_sge, max_chunk, true, unlocked)) {
+	if (sgp_side_init(&ep->recv, cap->max_recv_wr, recv_sge, max_chunk, unlocked)) {
 		sgp_side_fini(&ep->send);
 		return -1;
 	}
 	return 0;
+}
+
+static int create_qp(struct sgp_ep *ep, struct rdma_cm_id *id, struct ibv_pd *pd,
+		     struct ibv_qp_init_attr *init)
+{
+	errno = 0;
+	if (id) {
+		if (!rdma_create_qp(id, pd, init))
+			ep->qp = id->qp;
+	} else {
+		ep->qp = ibv_create_qp(pd, init);
+	}
+	if (ep->qp)
+		return 0;
+	return errno > 0 ? errno : EIO;
 }
 
 /*
@@ -102,33 +131,66 @@ static int make_qp(struct sgp_ep *ep, struct rdma_cm_id *id, const struct sgp_ep
 {
 	struct ibv_qp_init_attr init;
 	uint32_t inline_bytes = attr->cap.max_inline_data;
+	int err;
 
-	for (;;) {
+	for (;; inline_bytes /= 2) {
 		init = (struct ibv_qp_init_attr){
 			.qp_context = ep,
 			.send_cq = ep->cq->cq,
 			.recv_cq = ep->cq->cq,
 			.cap = attr->cap,
-			.qp_type = IBV_QPT_RC,
+			.qp_type = ep->type,
 		};
 		init.cap.max_send_sge = sge_or_one(attr->cap.max_send_sge);
 		init.cap.max_recv_sge = sge_or_one(attr->cap.max_recv_sge);
 		init.cap.max_inline_data = inline_bytes;
-		errno = 0;
-		if (!rdma_create_qp(id, attr->pd, &init))
+		err = create_qp(ep, id, attr->pd, &init);
+		if (!err)
 			break;
-		if ((errno != EINVAL && errno != ENOMEM) || !inline_bytes)
-			return sgp_fail(errno > 0 ? errno : EIO,
-					"endpoint: no queue pair (%u + %u deep, %u + %u SGEs): %s",
-					init.cap.max_send_wr, init.cap.max_recv_wr,
-					init.cap.max_send_sge, init.cap.max_recv_sge,
-					strerror(errno));
-		inline_bytes /= 2;
+		if ((err != EINVAL && err != ENOMEM) || !inline_bytes)
+			return sgp_fail(
+				err, "endpoint: no queue pair (%u + %u deep, %u + %u SGEs): %s",
+				init.cap.max_send_wr, init.cap.max_recv_wr, init.cap.max_send_sge,
+				init.cap.max_recv_sge, strerror(err));
 	}
 	ep->id = id;
-	ep->qp = id->qp;
 	ep->max_inline = init.cap.max_inline_data;
+	ep->auto_inline = inline_bytes < ep->max_inline ? inline_bytes : ep->max_inline;
 	return 0;
+}
+
+/* Where work requests wait for the doorbell, and inline payloads with them. */
+static int make_gathering(struct sgp_ep *ep)
+{
+	size_t ring = (size_t)ep->send.mask + 1;
+
+	ep->wr = calloc(ep->send.depth, sizeof *ep->wr);
+	ep->inlined = malloc(ring * ep->max_inline + 1);
+	if (!ep->wr || !ep->inlined)
+		return sgp_fail(ENOMEM, "no memory for %u work requests", ep->send.depth);
+	return 0;
+}
+
+static int destroy_qp(struct sgp_ep *ep)
+{
+	int err;
+
+	/* rdma_destroy_qp(3) would do for an identifier's, but tells no error (law 1). */
+	errno = 0;
+	err = sgp_provider_errno(ibv_destroy_qp(ep->qp));
+	if (err)
+		return err;
+	ep->qp = NULL;
+	if (ep->id)
+		ep->id->qp = NULL;
+	return 0;
+}
+
+static void free_ep(struct sgp_ep *ep)
+{
+	free(ep->inlined);
+	free(ep->wr);
+	free(ep);
 }
 
 struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
@@ -142,9 +204,7 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 		return sgp_fail_null(ENOMEM, "no memory for an endpoint");
 	ep->cq = attr->cq;
 	ep->sig_all = attr->sq_sig_all;
-	if (check_device(id, &attr->cap, ep))
-		goto no_sides;
-	if (make_sides(ep, attr))
+	if (check_device(ep, id, attr) || make_sides(ep, attr))
 		goto no_sides;
 	ep->pd_index = sgp_pd_acquire(attr->pd);
 	if (ep->pd_index < 0)
@@ -153,8 +213,12 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 		goto no_place;
 	if (make_qp(ep, id, attr))
 		goto no_qp;
+	if (make_gathering(ep))
+		goto no_gathering;
 	return ep;
 
+no_gathering:
+	destroy_qp(ep);
 no_qp:
 	sgp_cq_detach(ep->cq, ep);
 no_place:
@@ -163,7 +227,7 @@ no_pd:
 	sgp_side_fini(&ep->recv);
 	sgp_side_fini(&ep->send);
 no_sides:
-	free(ep);
+	free_ep(ep);
 	return NULL;
 }
 
@@ -190,6 +254,28 @@ int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
 	return 0;
 }
 
+struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep)
+{
+	return ep ? ep->qp : NULL;
+}
+
+int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
+{
+	if (!ep || !stats)
+		return sgp_fail(EINVAL, "statistics: an endpoint and room for them are needed");
+	sgp_lock(&ep->cq->lock);
+	sgp_lock(&ep->send.lock);
+	*stats = ep->stats;
+	stats->completions = ep->completions;
+	stats->errors = ep->errors;
+	sgp_unlock(&ep->send.lock);
+	sgp_lock(&ep->recv.lock);
+	stats->recvs = ep->recvs;
+	sgp_unlock(&ep->recv.lock);
+	sgp_unlock(&ep->cq->lock);
+	return 0;
+}
+
 int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
 {
 	if (!ep || !info)
@@ -213,10 +299,12 @@ int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
 
 /* ---- ending it ---- */
 
+/* No post any more, and none on its way. What was gathered is never sent: it ends as flushed. */
 static void stop_posts(struct sgp_ep *ep)
 {
 	atomic_store(&ep->stopped, true);
 	sgp_lock(&ep->send.lock);
+	ep->nwr = ep->accepted = 0;
 	sgp_unlock(&ep->send.lock);
 	sgp_lock(&ep->recv.lock);
 	sgp_unlock(&ep->recv.lock);
@@ -230,7 +318,7 @@ static bool is_idle_side(struct sgp_side *side)
 	for (uint32_t seq = side->tail; seq != side->head; seq++) {
 		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
 
-		if (slot && !(slot->flags & SGP_SLOT_DONE))
+		if (slot && !slot->ended)
 			idle = false;
 	}
 	sgp_unlock(&side->lock);
@@ -279,17 +367,12 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 	(void)ibv_modify_qp(ep->qp, &to_error, IBV_QP_STATE);
 	drain(ep, timeout_ms);
 
-	/* rdma_destroy_qp(3) would do, but tells no error (law 1). */
 	sgp_lock(&cq->lock);
-	errno = 0;
-	err = sgp_provider_errno(ibv_destroy_qp(ep->qp));
-	if (!err) {
-		ep->qp = NULL;
-		ep->id->qp = NULL;
+	err = destroy_qp(ep);
+	if (!err)
 		sgp_cq_flush_locked(cq, ep);
-	} else if (cq->pending) {
+	else if (cq->pending)
 		sgp_cq_wake(cq);
-	}
 	sgp_unlock(&cq->lock);
 	if (err)
 		return sgp_fail(err,
@@ -315,6 +398,6 @@ int sgp_ep_destroy(struct sgp_ep *ep)
 	sgp_pd_release(ep->pd_index);
 	sgp_side_fini(&ep->recv);
 	sgp_side_fini(&ep->send);
-	free(ep);
+	free_ep(ep);
 	return 0;
 }

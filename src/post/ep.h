@@ -8,9 +8,13 @@
  *                       recv: sgp_side      completions end slots under the cq's lock
  *
  * A device's completion is matched to the slot that its wr_id names. The slot is then either
- * delivered at once, into the caller's sgp_wc, or kept: the slot joins the queue's pending list, in
+ * delivered at once, into the caller's sgp_wc, or kept: it joins the queue's pending list, in
  * order, which sgp_poll() empties before it asks the device. So nothing is allocated to keep one,
  * and there is always room.
+ *
+ * What a poster has to tell the poller goes into the cq's inbox, whose lock is taken last: slots
+ * that the device did not take although their post had been accepted, and endpoints that need
+ * attention when the queue runs empty (gathered posts to submit, an unsignalled tail to retire).
  */
 #ifndef SGP_EP_H
 #define SGP_EP_H
@@ -19,17 +23,38 @@
 
 struct sgp_ep {
 	struct sgp_cq *cq;
-	struct rdma_cm_id *id;
-	struct ibv_qp *qp; /* NULL once destroyed */
-	uint32_t index;    /* place in the cq's table */
+	struct rdma_cm_id *id; /* NULL: a plain queue pair */
+	struct ibv_qp *qp;     /* NULL once destroyed */
+	uint32_t index;        /* place in the cq's table */
 	int pd_index;
+	enum ibv_qp_type type;
+	bool iwarp;
 	bool sig_all;
-	uint32_t max_inline;
+	uint32_t max_inline;  /* that the queue pair takes ... */
+	uint32_t auto_inline; /* ... and that go inline unasked: what the creator asked for */
+	int max_sge_rd;       /* of a READ */
 	uint64_t max_msg;
 	_Atomic bool connected; /* the queue pair has been in RTS */
 	_Atomic bool stopped;   /* no post any more: closing, disconnected, or after an error */
-	unsigned int pending;   /* slots in the cq's pending list; under the cq's lock */
+
 	struct sgp_side send, recv;
+
+	/* Under the send side's lock: requests made, but not given to the device yet. */
+	struct ibv_send_wr *wr; /* [depth] */
+	uint32_t nwr;
+	uint32_t accepted;     /* of these, belong to posts that have returned 0 */
+	uint32_t doorbell_seq; /* sequence of wr[0] */
+	char *inlined;         /* [depth][max_inline]: gathered inline payloads */
+	bool listed;           /* in the cq's inbox for attention */
+	struct sgp_ep_stats stats;
+
+	uint64_t recvs; /* under the receive side's lock */
+
+	/* Under the cq's lock. */
+	unsigned int pending; /* slots in the cq's pending list */
+	uint64_t completions, errors;
+
+	struct sgp_ep *next; /* in the inbox */
 };
 
 struct sgp_place {
@@ -50,9 +75,15 @@ struct sgp_cq {
 	struct sgp_lock lock;
 	struct sgp_place *place;
 	unsigned int nplaces, neps, nawaiting;
-	unsigned int reserved; /* entries promised to endpoints, of cq->cqe */
+	unsigned int reserved;    /* entries promised to endpoints, of cq->cqe */
+	unsigned int empty_polls; /* in a row */
 	struct sgp_slot *pending, **pending_end;
 	uint64_t stale; /* completions that named no posted slot */
+
+	struct sgp_lock inbox_lock;
+	struct sgp_slot *untaken, **untaken_end;
+	struct sgp_ep *attention;
+	_Atomic bool inbox; /* there is something in it */
 };
 
 /*
@@ -62,8 +93,14 @@ struct sgp_cq {
  */
 int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room);
 
-/* Undo it for an endpoint that never had a queue pair. */
+/* The endpoint goes. Its room stays reserved while its place awaits an empty poll. */
 void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep);
+
+/* A slot of an accepted post that the device did not take: it ends with slot->error. A poster's. */
+void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot);
+
+/* See to the endpoint when the queue runs empty. A poster's, under the send side's lock. */
+void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep);
 
 /* Fill in up to n completions: the pending ones first, then the device's. The lock is held. */
 int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc);
@@ -77,7 +114,22 @@ void sgp_cq_keep_all_locked(struct sgp_cq *cq);
  */
 void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep);
 
+/* See to the endpoints in the inbox: submit, retire tails. The lock is held. */
+void sgp_cq_attend_locked(struct sgp_cq *cq);
+
 /* Make sgp_cq_fd() readable. */
 void sgp_cq_wake(struct sgp_cq *cq);
+
+/*
+ * Give the device what is gathered. The first ep->accepted requests are of posts that have returned
+ * 0: what the device does not take of them ends with an error. Returns the sequence of the first
+ * slot behind them that it did not take either, these being withdrawn; the head if it took all;
+ * *err is its errno, or 0. The send side's lock is held.
+ */
+uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err);
+
+/* Submit what is gathered and retire an unsignalled tail. Returns 0, or an errno. The lock is held.
+ */
+int sgp_ep_sync_locked(struct sgp_ep *ep);
 
 #endif

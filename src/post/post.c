@@ -1,123 +1,184 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Posting: everything that can be refused is refused before the provider is called, and a refusal
- * changes nothing. The holds are in the slot before the provider can complete it.
+ * The posts. An operation is planned and gathered, the doorbell rings for all that are, and then
+ * each list is settled: emptied, as the queue has it, or left alone.
  */
 #include <errno.h>
 #include <string.h>
 
 #include "pool/errmsg.h"
-#include "post/ep.h"
+#include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
 
-#define SEND_FLAGS (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_FENCE)
-
-/* What both sides refuse. The side's lock is held. */
-static int check_list(struct sgp_ep *ep, const struct sgp_side *side, const struct sgp_sgl *sgl)
+static void count_refusal(struct sgp_ep_stats *stats, int err)
 {
-	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
-		return sgp_fail(ESHUTDOWN, "the endpoint is closing, disconnected or in error");
-	if (sgl->num_sge > side->max_sge || sgl->num_chunk > side->max_chunk)
-		return sgp_fail(E2BIG, "%d SGEs and %d holds: the queue takes %d and %d",
-				sgl->num_sge, sgl->num_chunk, side->max_sge, side->max_chunk);
-	if (sgl->length > ep->max_msg)
-		return sgp_fail(EMSGSIZE, "%llu bytes: the port takes %llu",
-				(unsigned long long)sgl->length, (unsigned long long)ep->max_msg);
-	if (!(sgl->pds >> ep->pd_index & 1))
-		return sgp_fail(EXDEV, "memory that is not registered on the queue pair's "
-				       "protection domain");
-	return 0;
-}
-
-/*
- * Whether the queue pair may send. A passive side may reply before it has seen ESTABLISHED, so the
- * queue pair itself is asked until it has been in RTS. A provider that doesn't tell its state
- * (RESET, though librdmacm has moved it on) is believed by its events only: sgp_ep_event(), or the
- * one that a synchronous identifier keeps.
- */
-static int check_connected(struct sgp_ep *ep)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
-	struct ibv_qp_init_attr init;
-	const struct rdma_cm_event *event = ep->id->channel ? NULL : ep->id->event;
-	int err;
-
-	if (atomic_load_explicit(&ep->connected, memory_order_relaxed))
-		return 0;
-	if (event && event->event == RDMA_CM_EVENT_ESTABLISHED) {
-		attr.qp_state = IBV_QPS_RTS;
-	} else {
-		errno = 0;
-		err = sgp_provider_errno(ibv_query_qp(ep->qp, &attr, IBV_QP_STATE, &init));
-		if (err)
-			return sgp_fail(err, "the queue pair's state: %s", strerror(err));
-	}
-	switch (attr.qp_state) {
-	case IBV_QPS_RTS:
-	case IBV_QPS_SQD:
-		atomic_store(&ep->connected, true);
-		return 0;
-	case IBV_QPS_SQE:
-	case IBV_QPS_ERR:
-		atomic_store(&ep->stopped, true);
-		return sgp_fail(ESHUTDOWN, "the queue pair is in error");
+	switch (err) {
+	case EAGAIN:
+		stats->queue_full++;
+		break;
+	case E2BIG:
+	case EMSGSIZE:
+		stats->too_big++;
+		break;
+	case ENOTCONN:
+	case ESHUTDOWN:
+		stats->not_ready++;
+		break;
+	case EXDEV:
+	case EACCES:
+	case EFAULT:
+		stats->wrong_memory++;
+		break;
+	case EINVAL:
+	case EOPNOTSUPP:
+		stats->invalid++;
+		break;
 	default:
-		return sgp_fail(ENOTCONN, "the connection is not established yet");
+		stats->refused++;
+		break;
 	}
 }
 
-/*
- * What the provider's answer makes of an offered slot. The list is emptied when the queue has it.
+/* Whether a slot holds the list's own chunks: not those of a copy, and not none because of inline.
  */
-static int settle(struct sgp_side *side, struct sgp_slot *slot, struct sgp_sgl *sgl, int ret,
-		  const void *bad_wr)
+static bool holds_moved(const struct sgp_slot *slot, const struct sgp_sgl *sgl)
 {
+	return !sgl->num_chunk || (slot->num_chunk && slot->chunk[0] == sgl->chunk[0]);
+}
+
+/* The queue has the operation whose first slot is at seq: the list is empty. Returns the next seq.
+ */
+static uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t seq)
+{
+	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
+
+	ep->stats.posts++;
+	ep->stats.joined +=
+		sgl->num_chunk > sgl->num_sge ? (uint64_t)(sgl->num_chunk - sgl->num_sge) : 0;
+	if (holds_moved(slot, sgl))
+		sgp_sgl_reset(sgl);
+	else
+		sgp_sgl_clear(sgl);
+	return seq + slot->parts;
+}
+
+/* The queue does not have it after all: a copy goes back, the list stays as it is. */
+static uint32_t settle_rejected(struct sgp_ep *ep, const struct sgp_sgl *sgl, uint32_t seq)
+{
+	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
+
+	if (!holds_moved(slot, sgl))
+		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+	return seq + slot->parts;
+}
+
+/* The chain up to end (or all of it) has been gathered from seq on: ring, and settle each list. */
+static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, const struct sgp_wr *end,
+			   uint32_t seq, bool later, struct sgp_wr **first_refused)
+{
+	uint32_t withdrawn = ep->send.head;
 	int err = 0;
 
-	switch (sgp_wr_judge(ret, bad_wr, &err)) {
-	case SGP_WR_REFUSED:
-		sgp_side_withdraw(slot);
-		return sgp_fail(err, "the device refused the post: %s", strerror(err));
-	case SGP_WR_UNSURE:
-		slot->error = err;
-		break;
-	case SGP_WR_TAKEN:
-		break;
+	if (later)
+		ep->accepted = ep->nwr;
+	else
+		withdrawn = sgp_ep_ring_locked(ep, &err);
+	while (wr != end && (int32_t)(withdrawn - seq) > 0) {
+		seq = settle_accepted(ep, wr->sgl, seq);
+		wr = wr->next;
 	}
-	sgp_side_commit(side);
-	sgp_sgl_reset(sgl);
-	return 0;
+	if (wr == end)
+		return 0; /* an error, if any, is told by the completions of what was accepted */
+	*first_refused = wr;
+	for (; wr != end; wr = wr->next)
+		seq = settle_rejected(ep, wr->sgl, seq);
+	return sgp_fail(err, "the device refused the post: %s", strerror(err));
+}
+
+int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
+{
+	struct sgp_wr *refused = NULL, *end = wr;
+	uint32_t seq;
+	bool later = true; /* as long as every one says so */
+	int ret = 0, err = 0;
+
+	if (!ep || !wr)
+		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
+	sgp_lock(&ep->send.lock);
+	seq = ep->send.head;
+	for (; end && !sgp_gather(ep, end); end = end->next)
+		later = later && end->flags & SGP_BATCH;
+	if (end) {
+		ret = -1;
+		err = errno;
+		refused = end;
+		later = later && err != EAGAIN; /* room comes only from what the device has */
+	}
+	if (end != wr || (err == EAGAIN && ep->nwr)) {
+		if (ring_and_settle(ep, wr, end, seq, later, &refused)) {
+			ret = -1;
+			err = errno;
+		}
+	}
+	if ((ep->send.unsignalled || ep->nwr) && !ep->listed)
+		sgp_cq_list(ep->cq, ep);
+	if (ret)
+		count_refusal(&ep->stats, err);
+	sgp_unlock(&ep->send.lock);
+	if (!ret)
+		return 0;
+	if (bad_wr)
+		*bad_wr = refused;
+	errno = err;
+	return -1;
 }
 
 int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags)
 {
-	struct ibv_send_wr wr, *bad_wr = NULL;
-	struct sgp_side *side;
-	struct sgp_slot *slot;
-	uint64_t wr_id;
-	int ret = -1;
+	struct sgp_wr wr = {.context = context, .sgl = sgl, .opcode = IBV_WR_SEND, .flags = flags};
 
-	if (!ep || !sgl || flags & ~SEND_FLAGS)
-		return sgp_fail(EINVAL, "send: an endpoint, a list and known flags are needed");
-	side = &ep->send;
-	sgp_lock(&side->lock);
-	if (check_list(ep, side, sgl) || check_connected(ep))
-		goto out;
-	slot = sgp_side_next(side);
-	if (!slot) {
-		sgp_fail(EAGAIN, "the send queue is full (%u): poll, then try again", side->depth);
-		goto out;
-	}
-	wr_id = sgp_side_offer(side, slot, sgl, context, SGP_OP_SEND,
-			       ep->sig_all || flags & IBV_SEND_SIGNALED ? SGP_SLOT_WANTED : 0);
-	sgp_wr_fill(&wr, wr_id, sgl, IBV_WR_SEND, (unsigned int)flags | IBV_SEND_SIGNALED);
-	errno = 0;
-	ret = ibv_post_send(ep->qp, &wr, &bad_wr);
-	ret = settle(side, slot, sgl, ret, bad_wr);
-out:
-	sgp_unlock(&side->lock);
-	return ret;
+	return sgp_post(ep, &wr, NULL);
+}
+
+int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+		    uint64_t remote_addr, uint32_t rkey)
+{
+	struct sgp_wr wr = {.context = context,
+			    .sgl = sgl,
+			    .opcode = IBV_WR_RDMA_WRITE,
+			    .flags = flags,
+			    .remote_addr = remote_addr,
+			    .rkey = rkey};
+
+	return sgp_post(ep, &wr, NULL);
+}
+
+int sgp_post_readv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+		   uint64_t remote_addr, uint32_t rkey)
+{
+	struct sgp_wr wr = {.context = context,
+			    .sgl = sgl,
+			    .opcode = IBV_WR_RDMA_READ,
+			    .flags = flags,
+			    .remote_addr = remote_addr,
+			    .rkey = rkey};
+
+	return sgp_post(ep, &wr, NULL);
+}
+
+int sgp_post_ud_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+		      struct ibv_ah *ah, uint32_t remote_qpn)
+{
+	struct sgp_wr wr = {.context = context,
+			    .sgl = sgl,
+			    .opcode = IBV_WR_SEND,
+			    .flags = flags,
+			    .ah = ah,
+			    .remote_qpn = remote_qpn,
+			    .remote_qkey = RDMA_UDP_QKEY};
+
+	return sgp_post(ep, &wr, NULL);
 }
 
 int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
@@ -125,31 +186,102 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	struct ibv_recv_wr wr, *bad_wr = NULL;
 	struct sgp_side *side;
 	struct sgp_slot *slot;
+	void *untaken = NULL;
 	int ret = -1;
 
-	if (!ep || !sgl || !sgl->num_sge)
-		return sgp_fail(EINVAL, "receive: an endpoint and a list with memory are needed");
+	if (!ep || !sgl || !sgl->num_sge || sgl->flags & SGP_SGL_FOREIGN)
+		return sgp_fail(EINVAL, "receive: an endpoint and a list of chunks are needed");
 	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
 		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	side = &ep->recv;
 	sgp_lock(&side->lock);
-	if (check_list(ep, side, sgl))
+	if (sgp_check_list(ep, sgl))
 		goto out;
-	slot = sgp_side_next(side);
-	if (!slot) {
-		sgp_fail(EAGAIN, "the receive queue is full (%u): poll, then try again",
+	if (sgl->num_sge > side->max_sge || sgl->num_chunk > side->max_chunk) {
+		sgp_fail(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d", sgl->num_sge,
+			 sgl->num_chunk, side->max_sge, side->max_chunk);
+		goto out;
+	}
+	if (!sgp_side_has_room(side, 1)) {
+		sgp_fail(EAGAIN, "the receive queue (%u) is full: poll, then try again",
 			 side->depth);
 		goto out;
 	}
+	slot = sgp_fill_slot(side, context, IBV_WC_RECV,
+			     SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED | SGP_SLOT_HANDOVER);
+	sgp_fill_holds(slot, sgl->chunk, sgl->num_chunk);
+	sgp_fill_handover(slot, sgl);
 	wr = (struct ibv_recv_wr){
-		.wr_id = sgp_side_offer(side, slot, sgl, context, SGP_OP_RECV, SGP_SLOT_WANTED),
-		.sg_list = sgl->sge,
-		.num_sge = sgl->num_sge,
-	};
+		.wr_id = sgp_side_offer(side), .sg_list = slot->sge, .num_sge = slot->num_sge};
 	errno = 0;
 	ret = ibv_post_recv(ep->qp, &wr, &bad_wr);
-	ret = settle(side, slot, sgl, ret, bad_wr);
+	ret = sgp_wr_judge(ret, bad_wr, &untaken);
+	if (untaken) {
+		sgp_side_withdraw(side, side->head - 1);
+		ret = sgp_fail(ret, "the device refused the receive: %s", strerror(ret));
+		goto out;
+	}
+	if (ret) /* queued, though only with an error: held until its completion */
+		atomic_store_explicit(&slot->error, ret, memory_order_relaxed);
+	sgp_sgl_reset(sgl);
+	ep->recvs++;
+	ret = 0;
 out:
 	sgp_unlock(&side->lock);
 	return ret;
+}
+
+/* ---- the same for one slice ---- */
+
+static int post_slice(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_chunk *chunk, size_t offset,
+		      size_t length)
+{
+	SGP_SGL(sgl, 1);
+
+	if (sgp_sgl_append(&sgl, chunk, offset, length))
+		return -1;
+	wr->sgl = &sgl;
+	return sgp_post(ep, wr, NULL);
+}
+
+int sgp_post_send(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+		  size_t length, int flags)
+{
+	struct sgp_wr wr = {.context = context, .opcode = IBV_WR_SEND, .flags = flags};
+
+	return post_slice(ep, &wr, chunk, offset, length);
+}
+
+int sgp_post_write(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+		   size_t length, int flags, uint64_t remote_addr, uint32_t rkey)
+{
+	struct sgp_wr wr = {.context = context,
+			    .opcode = IBV_WR_RDMA_WRITE,
+			    .flags = flags,
+			    .remote_addr = remote_addr,
+			    .rkey = rkey};
+
+	return post_slice(ep, &wr, chunk, offset, length);
+}
+
+int sgp_post_read(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+		  size_t length, int flags, uint64_t remote_addr, uint32_t rkey)
+{
+	struct sgp_wr wr = {.context = context,
+			    .opcode = IBV_WR_RDMA_READ,
+			    .flags = flags,
+			    .remote_addr = remote_addr,
+			    .rkey = rkey};
+
+	return post_slice(ep, &wr, chunk, offset, length);
+}
+
+int sgp_post_recv(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
+		  size_t length)
+{
+	SGP_SGL(sgl, 1);
+
+	if (sgp_sgl_append(&sgl, chunk, offset, length))
+		return -1;
+	return sgp_post_recvv(ep, context, &sgl);
 }

@@ -20,11 +20,20 @@
  *
  * The generation is that of the endpoint's place in the completion queue's table and starts at 1,
  * so that no wr_id is 0.
+ *
+ * A list that needs several work requests is a group of neighbouring slots. The last one leads: it
+ * counts those that have not ended (left), and is what the caller hears of.
+ *
+ *      [ part, to_lead 2 | part, to_lead 1 | leader, parts 3, left 3 ]
+ *
+ * A completion of a signalled request retires the unsignalled ones before it (law 3). It leaves
+ * signalled ones alone: each of these has a completion of its own, which may be late (law 2.3).
  */
 #ifndef SGP_QUEUE_H
 #define SGP_QUEUE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "post/lock.h"
@@ -46,24 +55,28 @@ struct sgp_done {
 };
 
 enum sgp_slot_flags {
-	SGP_SLOT_WANTED = 1 << 0, /* a success owes the caller a completion too */
-	SGP_SLOT_DONE = 1 << 1,   /* ended; waits in the completion queue's pending list */
+	SGP_SLOT_WANTED = 1 << 0,    /* a success owes the caller a completion too */
+	SGP_SLOT_SIGNALLED = 1 << 1, /* the device gives a completion for it */
+	SGP_SLOT_HANDOVER = 1 << 2,  /* its end hands the list back */
+	SGP_SLOT_OURS = 1 << 3,      /* not the caller's: he never hears of it */
 };
 
 struct sgp_slot {
 	_Atomic uint64_t tag; /* wr_id, or 0: free */
 	void *context;
 	uint16_t num_chunk, num_sge;
-	uint8_t op; /* enum sgp_opcode */
-	uint8_t flags;
-	/* Of a post that the provider half took: what its completion is to report. */
-	int error;
-	uint64_t length; /* with sge: the list's, as they were */
+	uint16_t parts;    /* of a leader: slots of its group, itself included */
+	uint16_t left;     /* of a leader: those of them that have not ended; the poller's */
+	uint16_t to_lead;  /* how many slots on the leader is */
+	uint8_t flags;     /* enum sgp_slot_flags; not changed while it's posted */
+	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
+	bool ended;        /* waits for its group, or in the pending list; the poller's */
+	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
+	uint32_t access;   /* with HANDOVER: the list's, as they were */
 	uint64_t pds;
-	uint32_t access;
 	struct sgp_chunk **chunk; /* [max_chunk] of the side */
-	struct ibv_sge *sge;      /* [max_sge], on a side that hands lists back; else NULL */
-	struct sgp_slot *next;    /* pending */
+	struct ibv_sge *sge;      /* [max_sge] */
+	struct sgp_slot *next;    /* in the pending list, or the inbox */
 	struct sgp_done done;
 };
 
@@ -73,42 +86,59 @@ struct sgp_side {
 	uint32_t depth;   /* that the device was asked for; never more is posted */
 	uint32_t mask;    /* ring - 1 */
 	uint32_t head, tail;
-	uint32_t reaped; /* the poller's: the next sequence that a later completion would retire */
+	uint32_t unsignalled; /* posted behind the last signalled request */
 	int max_sge, max_chunk;
 	struct sgp_slot *slot;
 	struct sgp_chunk **chunks; /* storage of all slots */
 	struct ibv_sge *sges;
+
+	/* The poller's. */
+	uint32_t reaped; /* the first sequence that a later completion would retire */
 };
 
-/* Make the ring. keep_sges: the side hands lists back. Returns 0, or -1 with ENOMEM. */
-int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_chunk, bool keep_sges,
-		  bool unlocked);
+/* Make the ring. Returns 0, or -1 with ENOMEM. */
+int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_chunk, bool unlocked);
 
-/* Free it; every slot is free or its holds are given up by the caller. */
+/* Free it. The holds of its slots have gone elsewhere. */
 void sgp_side_fini(struct sgp_side *side);
-
-/*
- * The slot for the next post, or NULL when the queue is full. The poster's. The slot is not taken
- * until sgp_side_commit().
- */
-struct sgp_slot *sgp_side_next(struct sgp_side *side);
 
 /* Posts that would be accepted now. The poster's. */
 uint32_t sgp_side_room(struct sgp_side *side);
 
+/* Whether n posts would be. The poster's; looks at other slots only when it must. */
+static inline bool sgp_side_has_room(struct sgp_side *side, uint32_t n)
+{
+	return side->depth - (side->head - side->tail) >= n || sgp_side_room(side) >= n;
+}
+
+static inline struct sgp_slot *sgp_side_slot(struct sgp_side *side, uint32_t seq)
+{
+	return &side->slot[seq & side->mask];
+}
+
 /*
- * Copy the list's holds (and SGEs) into the slot and hand it to the poller; returns the wr_id. The
- * list keeps them until sgp_sgl_reset(): on a refusal sgp_side_withdraw() makes all as it was.
+ * Take the slot at head and hand it to the poller; returns its wr_id. All that the poller reads of
+ * it has been filled in. The poster's.
  */
-uint64_t sgp_side_offer(struct sgp_side *side, struct sgp_slot *slot, const struct sgp_sgl *sgl,
-			void *context, enum sgp_opcode op, uint8_t flags);
-void sgp_side_withdraw(struct sgp_slot *slot);
-void sgp_side_commit(struct sgp_side *side);
+static inline uint64_t sgp_side_offer(struct sgp_side *side)
+{
+	uint64_t wr_id = side->wr_base | side->head;
+
+	atomic_store_explicit(&sgp_side_slot(side, side->head)->tag, wr_id, memory_order_release);
+	side->head++;
+	return wr_id;
+}
+
+/* Take the slots from seq to head back: the device has none of them. The poster's. */
+void sgp_side_withdraw(struct sgp_side *side, uint32_t seq);
+
+/* Count side->unsignalled anew, seq being the first slot that the device does not have. */
+void sgp_side_recount(struct sgp_side *side, uint32_t seq);
 
 /* The slot that a wr_id names, if it is the one that is posted there; else NULL. The poller's. */
 static inline struct sgp_slot *sgp_side_find(struct sgp_side *side, uint64_t wr_id)
 {
-	struct sgp_slot *slot = &side->slot[wr_id & side->mask];
+	struct sgp_slot *slot = sgp_side_slot(side, (uint32_t)wr_id);
 
 	return atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id ? slot : NULL;
 }

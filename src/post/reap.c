@@ -12,6 +12,10 @@
 
 #define BATCH 32 /* completions asked of the device at a time */
 
+/* Empty polls in a row after which gathered posts go out and unsignalled tails are retired. A busy
+ * loop would otherwise add a request to every lone unsignalled send. */
+#define PATIENCE 16
+
 static struct sgp_ep *ep_of(const struct sgp_cq *cq, uint64_t wr_id)
 {
 	uint64_t index = wr_id >> 32 & (SGP_MAX_ENDPOINTS - 1);
@@ -24,109 +28,259 @@ static struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
 	return wr_id & SGP_WR_RECV ? &ep->recv : &ep->send;
 }
 
+static uint32_t seq_of(const struct sgp_slot *slot)
+{
+	return (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed);
+}
+
+/* ---- ending a slot, and its group ---- */
+
+static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
+{
+	uint32_t first = seq_of(leader) - leader->parts + 1u;
+
+	for (uint32_t i = 0, parts = leader->parts; i < parts; i++)
+		sgp_slot_free(sgp_side_slot(side, first + i));
+}
+
+static void drop_group(struct sgp_side *side, const struct sgp_slot *leader)
+{
+	uint32_t first = seq_of(leader) - leader->parts + 1u;
+
+	for (uint32_t i = 0; i < leader->parts; i++) {
+		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
+
+		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+	}
+	free_group(side, leader);
+}
+
 /*
- * The posted slot that a completion ends, with slot->done filled in; NULL when there is none. Only
- * wr_id, status and vendor_err are read of a failed one (law 2.11); the direction is in wr_id.
+ * The slot has ended as done says. Returns the leader if that was the last of its group, with
+ * leader->done what the caller is to hear: the group's first failure, or success.
  */
-static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw)
+static struct sgp_slot *end_slot(struct sgp_side *side, struct sgp_slot *slot,
+				 const struct sgp_done *done)
 {
-	struct sgp_ep *ep = ep_of(cq, raw->wr_id);
-	struct sgp_slot *slot = ep ? sgp_side_find(side_of(ep, raw->wr_id), raw->wr_id) : NULL;
+	struct sgp_slot *leader = slot;
 
-	if (!slot || slot->flags & SGP_SLOT_DONE) {
-		cq->stale++;
-		return NULL;
+	slot->ended = true;
+	if (slot->parts != 1)
+		leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
+	if (leader->done.status == IBV_WC_SUCCESS)
+		leader->done = *done;
+	return --leader->left ? NULL : leader;
+}
+
+static bool is_owed(const struct sgp_slot *leader)
+{
+	if (leader->flags & SGP_SLOT_OURS)
+		return false;
+	return leader->flags & SGP_SLOT_WANTED || leader->done.status != IBV_WC_SUCCESS;
+}
+
+/* Fill in the list that a group hands back. There is room: the post has seen to that. */
+static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, struct sgp_sgl *sgl)
+{
+	uint32_t first = seq_of(leader) - leader->parts + 1u;
+
+	for (uint32_t i = 0; i < leader->parts; i++) {
+		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
+
+		memcpy(sgl->sge + sgl->num_sge, slot->sge, slot->num_sge * sizeof *slot->sge);
+		memcpy(sgl->chunk + sgl->num_chunk, slot->chunk,
+		       slot->num_chunk * sizeof(struct sgp_chunk *));
+		sgl->num_chunk += slot->num_chunk;
+		for (int j = 0; j < slot->num_sge; j++)
+			sgl->length += slot->sge[j].length;
+		sgl->num_sge += slot->num_sge;
 	}
-	slot->done = (struct sgp_done){
-		.status = raw->status, .error = slot->error, .vendor_err = raw->vendor_err};
-	if (raw->status != IBV_WC_SUCCESS) {
-		atomic_store_explicit(&ep->stopped, true, memory_order_relaxed);
-	} else if (slot->error) {
-		slot->done.status = IBV_WC_GENERAL_ERR;
-	} else if (slot->op == SGP_OP_RECV) {
-		slot->done.byte_len = raw->byte_len;
-		slot->done.imm_data = raw->imm_data;
-		slot->done.wc_flags = raw->wc_flags;
-		atomic_store_explicit(&ep->connected, true, memory_order_relaxed);
-	}
-	return slot;
+	sgl->pds = leader->pds;
+	sgl->access = leader->access;
 }
 
-/* Whether the slot's end is to be told to the caller. */
-static bool is_owed(const struct sgp_slot *slot)
+/* Fill in the caller's completion from a group that has ended, and free its slots. */
+static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
 {
-	return slot->flags & SGP_SLOT_WANTED || slot->done.status != IBV_WC_SUCCESS;
-}
+	const struct sgp_done *done = &leader->done;
+	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
 
-/* A success that nobody asked to hear of: the holds go, and the slot. */
-static void retire(struct sgp_slot *slot)
-{
-	sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
-	sgp_slot_free(slot);
-}
-
-static void hand_over(const struct sgp_slot *slot, struct sgp_sgl *sgl)
-{
-	memcpy(sgl->sge, slot->sge, slot->num_sge * sizeof *slot->sge);
-	memcpy(sgl->chunk, slot->chunk, slot->num_chunk * sizeof(struct sgp_chunk *));
-	sgl->num_sge = slot->num_sge;
-	sgl->num_chunk = slot->num_chunk;
-	sgl->length = slot->length;
-	sgl->pds = slot->pds;
-	sgl->access = slot->access;
-}
-
-/* Fill in the caller's completion from an ended slot, and free it. */
-static void deliver(struct sgp_cq *cq, struct sgp_slot *slot, struct sgp_wc *wc)
-{
-	const struct sgp_done *done = &slot->done;
-
-	sgp_sgl_clear(&wc->sgl);
-	wc->context = slot->context;
-	wc->ep = ep_of(cq, atomic_load_explicit(&slot->tag, memory_order_relaxed));
-	wc->opcode = (enum sgp_opcode)slot->op;
+	if (wc->sgl.num_chunk)
+		sgp_sgl_clear(&wc->sgl);
+	wc->context = leader->context;
+	wc->ep = ep;
+	wc->opcode = (enum ibv_wc_opcode)leader->opcode;
 	wc->status = done->status;
 	wc->error = done->error;
 	wc->vendor_err = done->vendor_err;
 	wc->byte_len = done->byte_len;
 	wc->imm_data = done->imm_data;
 	wc->wc_flags = done->wc_flags;
-	if (slot->op != SGP_OP_RECV) {
-		retire(slot);
+	ep->completions++;
+	ep->errors += done->status != IBV_WC_SUCCESS;
+	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
+		drop_group(side, leader);
 		return;
 	}
-	hand_over(slot, &wc->sgl);
-	if (done->status == IBV_WC_SUCCESS)
+	hand_over(side, leader, &wc->sgl);
+	free_group(side, leader);
+	if (done->status != IBV_WC_SUCCESS)
+		return;
+	if (wc->opcode & IBV_WC_RECV)
 		sgp_sgl_cut(&wc->sgl, done->byte_len);
-	sgp_slot_free(slot);
+	else
+		wc->byte_len = (uint32_t)wc->sgl.length;
+}
+
+/*
+ * The signalled request at seq has completed: so have the unsignalled ones before it (law 3).
+ * Signalled ones are left for their own completion.
+ */
+static void retire_before(struct sgp_side *side, uint32_t seq)
+{
+	while ((int32_t)(seq - side->reaped) > 0) {
+		uint64_t wr_id = side->wr_base | side->reaped++;
+		struct sgp_slot *slot = sgp_side_find(side, wr_id);
+
+		if (slot && !slot->ended && !(slot->flags & SGP_SLOT_SIGNALLED))
+			drop_group(side, slot);
+	}
+}
+
+/*
+ * The group that a completion ends, if it ends one: its leader, and the endpoint. Only wr_id,
+ * status and vendor_err are read of a failed one (law 2.11); the direction is in wr_id.
+ */
+static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_ep **which)
+{
+	struct sgp_ep *ep = ep_of(cq, raw->wr_id);
+	struct sgp_side *side = ep ? side_of(ep, raw->wr_id) : NULL;
+	struct sgp_slot *slot = side ? sgp_side_find(side, raw->wr_id) : NULL;
+	struct sgp_done done;
+
+	if (!slot || slot->ended) {
+		cq->stale++;
+		return NULL;
+	}
+	done = (struct sgp_done){.status = raw->status,
+				 .error = atomic_load_explicit(&slot->error, memory_order_relaxed),
+				 .vendor_err = raw->vendor_err};
+	if (raw->status != IBV_WC_SUCCESS)
+		atomic_store_explicit(&ep->stopped, true, memory_order_relaxed);
+	else if (done.error)
+		done.status = IBV_WC_GENERAL_ERR;
+	if (side == &ep->send) {
+		retire_before(side, (uint32_t)raw->wr_id);
+	} else if (raw->status == IBV_WC_SUCCESS) {
+		done.byte_len = raw->byte_len;
+		done.imm_data = raw->imm_data;
+		done.wc_flags = raw->wc_flags;
+		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed))
+			atomic_store_explicit(&ep->connected, true, memory_order_relaxed);
+	}
+	*which = ep;
+	return end_slot(side, slot, &done);
 }
 
 /* ---- the pending list ---- */
 
-static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *slot)
+static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
 {
-	slot->flags |= SGP_SLOT_DONE;
-	slot->next = NULL;
-	*cq->pending_end = slot;
-	cq->pending_end = &slot->next;
+	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
+
+	if (!is_owed(leader)) {
+		drop_group(side, leader);
+		return;
+	}
+	leader->next = NULL;
+	*cq->pending_end = leader;
+	cq->pending_end = &leader->next;
 	ep->pending++;
+}
+
+/* What posters sent back: accepted, but not taken by the device. */
+static void take_untaken(struct sgp_cq *cq)
+{
+	struct sgp_slot *slot, *next;
+
+	sgp_lock(&cq->inbox_lock);
+	slot = cq->untaken;
+	cq->untaken = NULL;
+	cq->untaken_end = &cq->untaken;
+	atomic_store_explicit(&cq->inbox, cq->attention != NULL, memory_order_relaxed);
+	sgp_unlock(&cq->inbox_lock);
+	for (; slot; slot = next) {
+		struct sgp_ep *ep =
+			ep_of(cq, atomic_load_explicit(&slot->tag, memory_order_relaxed));
+		struct sgp_done done = {
+			.status = IBV_WC_GENERAL_ERR,
+			.error = atomic_load_explicit(&slot->error, memory_order_relaxed)};
+		struct sgp_slot *leader;
+
+		next = slot->next;
+		if (slot->ended) /* flushed meanwhile */
+			continue;
+		leader = end_slot(&ep->send, slot, &done);
+		if (leader)
+			keep(cq, ep, leader);
+	}
 }
 
 static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 {
 	int got = 0;
 
+	if (atomic_load_explicit(&cq->inbox, memory_order_acquire))
+		take_untaken(cq);
 	while (got < n && cq->pending) {
-		struct sgp_slot *slot = cq->pending;
+		struct sgp_slot *leader = cq->pending;
+		struct sgp_ep *ep =
+			ep_of(cq, atomic_load_explicit(&leader->tag, memory_order_relaxed));
 
-		cq->pending = slot->next;
+		cq->pending = leader->next;
 		if (!cq->pending)
 			cq->pending_end = &cq->pending;
-		deliver(cq, slot, &wc[got]);
-		wc[got++].ep->pending--;
+		ep->pending--;
+		deliver(ep, leader, &wc[got++]);
 	}
 	return got;
 }
+
+static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *side)
+{
+	sgp_lock(&side->lock);
+	for (uint32_t seq = side->tail; seq != side->head; seq++) {
+		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
+		struct sgp_done done = {.status = IBV_WC_WR_FLUSH_ERR};
+
+		if (!slot || slot->ended)
+			continue;
+		done.error = atomic_load_explicit(&slot->error, memory_order_relaxed);
+		slot = end_slot(side, slot, &done);
+		if (slot)
+			keep(cq, ep, slot);
+	}
+	sgp_unlock(&side->lock);
+}
+
+void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep)
+{
+	struct sgp_place *place = &cq->place[ep->index];
+
+	take_untaken(cq);
+	flush_side(cq, ep, &ep->send);
+	flush_side(cq, ep, &ep->recv);
+	if (!place->awaits_empty) {
+		place->awaits_empty = true;
+		cq->nawaiting++;
+	}
+	if (cq->pending)
+		sgp_cq_wake(cq);
+}
+
+/* ---- asking the device ---- */
 
 /*
  * The device's queue was seen empty: no completion of a destroyed queue pair is left in it, so the
@@ -151,46 +305,39 @@ void sgp_cq_keep_all_locked(struct sgp_cq *cq)
 	struct ibv_wc raw[BATCH];
 	int n;
 
+	take_untaken(cq);
 	while ((n = ibv_poll_cq(cq->cq, BATCH, raw)) > 0) {
 		for (int i = 0; i < n; i++) {
-			struct sgp_slot *slot = match(cq, &raw[i]);
+			struct sgp_ep *ep;
+			struct sgp_slot *leader = match(cq, &raw[i], &ep);
 
-			if (slot && is_owed(slot))
-				keep(cq, ep_of(cq, raw[i].wr_id), slot);
-			else if (slot)
-				retire(slot);
+			if (leader)
+				keep(cq, ep, leader);
 		}
 	}
 	if (!n)
 		seen_empty(cq);
 }
 
-static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *side)
+void sgp_cq_attend_locked(struct sgp_cq *cq)
 {
-	sgp_lock(&side->lock);
-	for (uint32_t seq = side->tail; seq != side->head; seq++) {
-		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
+	struct sgp_ep *ep, *next;
 
-		if (!slot || slot->flags & SGP_SLOT_DONE)
-			continue;
-		slot->done = (struct sgp_done){.status = IBV_WC_WR_FLUSH_ERR, .error = slot->error};
-		keep(cq, ep, slot);
+	sgp_lock(&cq->inbox_lock);
+	ep = cq->attention;
+	cq->attention = NULL;
+	atomic_store_explicit(&cq->inbox, cq->untaken != NULL, memory_order_relaxed);
+	sgp_unlock(&cq->inbox_lock);
+	for (; ep; ep = next) {
+		next = ep->next;
+		sgp_lock(&ep->send.lock);
+		ep->listed = false;
+		/* Full: a signalled request is on its way, and what is behind it stays listed. */
+		if (!atomic_load_explicit(&ep->stopped, memory_order_relaxed) &&
+		    sgp_ep_sync_locked(ep) == EAGAIN)
+			sgp_cq_list(cq, ep);
+		sgp_unlock(&ep->send.lock);
 	}
-	sgp_unlock(&side->lock);
-}
-
-void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep)
-{
-	struct sgp_place *place = &cq->place[ep->index];
-
-	flush_side(cq, ep, &ep->send);
-	flush_side(cq, ep, &ep->recv);
-	if (!place->awaits_empty) {
-		place->awaits_empty = true;
-		cq->nawaiting++;
-	}
-	if (cq->pending)
-		sgp_cq_wake(cq);
 }
 
 int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
@@ -205,17 +352,28 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		if (k < 0)
 			return got ? got : sgp_fail(EIO, "the completion queue has failed (%d)", k);
 		for (int i = 0; i < k; i++) {
-			struct sgp_slot *slot = match(cq, &raw[i]);
+			struct sgp_ep *ep;
+			struct sgp_slot *leader = match(cq, &raw[i], &ep);
 
-			if (slot && is_owed(slot))
-				deliver(cq, slot, &wc[got++]);
-			else if (slot)
-				retire(slot);
+			if (!leader)
+				continue;
+			if (is_owed(leader))
+				deliver(ep, leader, &wc[got++]);
+			else
+				drop_group(leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send,
+					   leader);
 		}
 		if (k < want) {
 			seen_empty(cq);
 			break;
 		}
+	}
+	if (got) {
+		cq->empty_polls = 0;
+	} else if (++cq->empty_polls >= PATIENCE) {
+		cq->empty_polls = 0;
+		if (atomic_load_explicit(&cq->inbox, memory_order_relaxed))
+			sgp_cq_attend_locked(cq);
 	}
 	return got;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The scatter-gather list: pure arithmetic on the caller's arrays. Nothing here allocates, locks or
- * calls verbs. A hold is never joined with another; an SGE is, when it continues the one before it
- * inside one region.
+ * Building a scatter-gather list: pure arithmetic on the caller's arrays. Nothing here allocates,
+ * locks or calls verbs. A hold is never joined with another; an SGE is, when it continues the one
+ * before it inside one registration.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -12,9 +12,6 @@
 #include "pool/errmsg.h"
 #include "post/sgl.h"
 
-/* An SGE stays below 2^31: one provider encodes a length of 0 as 0x80000000 (law 3). */
-#define MAX_SGE_LENGTH INT32_MAX
-
 void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge, struct sgp_chunk **chunk,
 		  int max_chunk)
 {
@@ -23,132 +20,237 @@ void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge, struct 
 	sgp_sgl_reset(sgl);
 }
 
-/* Whether a slice would continue the last SGE: adjacent in memory, and of the same registration. */
-static bool joins(const struct sgp_sgl *sgl, const struct sgp_chunk *chunk,
-		  const struct ibv_sge *slice)
-{
-	const struct ibv_sge *last;
+/* ---- a slice at either end ---- */
 
-	if (!sgl->num_sge)
-		return false;
-	last = &sgl->sge[sgl->num_sge - 1];
-	return last->addr + last->length == slice->addr && last->lkey == slice->lkey &&
-	       (uint64_t)last->length + slice->length <= MAX_SGE_LENGTH &&
-	       sgp_chunk_region(sgl->chunk[sgl->num_chunk - 1]) == sgp_chunk_region(chunk);
+/* Whether b continues a: adjacent in memory, of one registration, and not too long together. */
+static bool continues(const struct ibv_sge *a, const struct sgp_chunk *held_by_a,
+		      const struct ibv_sge *b, const struct sgp_chunk *held_by_b)
+{
+	return a->addr + a->length == b->addr && a->lkey == b->lkey &&
+	       (uint64_t)a->length + b->length <= SGP_MAX_SGE_LENGTH &&
+	       sgp_chunk_region(held_by_a) == sgp_chunk_region(held_by_b);
+}
+
+static int check_slice(const struct sgp_sgl *sgl, const struct sgp_chunk *chunk, size_t offset,
+		       size_t length)
+{
+	size_t size;
+
+	if (!sgl || !chunk)
+		return sgp_fail(EINVAL, "slice: no list or no chunk");
+	if (length > SGP_MAX_SGE_LENGTH)
+		return sgp_fail(EINVAL, "slice: %zu bytes; at most %d", length, SGP_MAX_SGE_LENGTH);
+	size = sgp_chunk_size(chunk);
+	if (offset > size || length > size - offset)
+		return sgp_fail(EFAULT, "slice: %zu bytes from %zu on, of a chunk of %zu", length,
+				offset, size);
+	if (!(sgl->pds & sgp_chunk_pds(chunk)))
+		return sgp_fail(EXDEV,
+				"slice: the chunk shares no protection domain with the list");
+	return 0;
+}
+
+static struct ibv_sge slice_of(const struct sgp_chunk *chunk, size_t offset, size_t length)
+{
+	return (struct ibv_sge){.addr = (uintptr_t)sgp_chunk_addr(chunk) + offset,
+				.length = (uint32_t)length,
+				.lkey = sgp_chunk_lkey(chunk)};
+}
+
+static int full(const struct sgp_sgl *sgl)
+{
+	return sgp_fail(E2BIG, "the list is full: %d SGEs and %d holds", sgl->max_sge,
+			sgl->max_chunk);
+}
+
+/* What a slice adds besides its SGE. */
+static void account(struct sgp_sgl *sgl, const struct sgp_chunk *chunk, size_t length)
+{
+	sgl->num_chunk++;
+	sgl->length += length;
+	sgl->pds &= sgp_chunk_pds(chunk);
+	sgl->access &= sgp_chunk_access(chunk);
 }
 
 int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset, size_t length)
 {
-	struct ibv_sge slice;
-	uint64_t pds;
-	size_t size;
+	struct ibv_sge slice, *last;
 	bool join;
 
-	if (!sgl || !chunk)
-		return sgp_fail(EINVAL, "append: no list or no chunk");
-	if (length > MAX_SGE_LENGTH)
-		return sgp_fail(EINVAL, "append: a slice of %zu bytes; at most %d", length,
-				MAX_SGE_LENGTH);
-	size = sgp_chunk_size(chunk);
-	if (offset > size || length > size - offset)
-		return sgp_fail(EFAULT, "append: bytes %zu to %zu of a chunk of %zu", offset,
-				offset + length, size);
-	pds = sgl->pds & sgp_chunk_pds(chunk);
-	if (!pds)
-		return sgp_fail(EXDEV,
-				"append: the chunk shares no protection domain with the list");
-	slice = (struct ibv_sge){.addr = (uintptr_t)sgp_chunk_addr(chunk) + offset,
-				 .length = (uint32_t)length,
-				 .lkey = sgp_chunk_lkey(chunk)};
-	join = length && joins(sgl, chunk, &slice);
+	if (check_slice(sgl, chunk, offset, length))
+		return -1;
+	slice = slice_of(chunk, offset, length);
+	last = sgl->num_sge ? &sgl->sge[sgl->num_sge - 1] : NULL;
+	join = last && sgl->num_chunk &&
+	       continues(last, sgl->chunk[sgl->num_chunk - 1], &slice, chunk);
 	if (sgl->num_chunk == sgl->max_chunk || (length && !join && sgl->num_sge == sgl->max_sge))
-		return sgp_fail(E2BIG, "append: the list is full (%d SGEs, %d holds)", sgl->max_sge,
-				sgl->max_chunk);
-
+		return full(sgl);
 	if (join)
-		sgl->sge[sgl->num_sge - 1].length += slice.length;
+		last->length += slice.length;
 	else if (length)
 		sgl->sge[sgl->num_sge++] = slice;
-	sgl->chunk[sgl->num_chunk++] = chunk;
+	sgl->chunk[sgl->num_chunk] = chunk;
+	account(sgl, chunk, length);
+	return 0;
+}
+
+int sgp_sgl_prepend(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset, size_t length)
+{
+	struct ibv_sge slice;
+	bool join;
+
+	if (check_slice(sgl, chunk, offset, length))
+		return -1;
+	slice = slice_of(chunk, offset, length);
+	join = sgl->num_sge && sgl->num_chunk &&
+	       continues(&slice, chunk, &sgl->sge[0], sgl->chunk[0]);
+	if (sgl->num_chunk == sgl->max_chunk || (length && !join && sgl->num_sge == sgl->max_sge))
+		return full(sgl);
+	if (join) {
+		sgl->sge[0].addr = slice.addr;
+		sgl->sge[0].length += slice.length;
+	} else if (length) {
+		memmove(sgl->sge + 1, sgl->sge, sgl->num_sge * sizeof *sgl->sge);
+		sgl->sge[0] = slice;
+		sgl->num_sge++;
+	}
+	memmove(sgl->chunk + 1, sgl->chunk, sgl->num_chunk * sizeof(struct sgp_chunk *));
+	sgl->chunk[0] = chunk;
+	account(sgl, chunk, length);
+	return 0;
+}
+
+/* ---- several slices at once: all or none ---- */
+
+/* Where a list stood: what appends change in place, so that they can be taken back. */
+struct mark {
+	struct sgp_sgl sgl;
+	uint32_t last_length;
+};
+
+static struct mark mark(const struct sgp_sgl *sgl)
+{
+	return (struct mark){.sgl = *sgl,
+			     .last_length = sgl->num_sge ? sgl->sge[sgl->num_sge - 1].length : 0};
+}
+
+/* Take back what was appended since; the references too, if they were the list's own. */
+static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
+{
+	int err = errno;
+
+	if (drop)
+		sgp_chunk_put_bulk(sgl->chunk + m->sgl.num_chunk,
+				   (size_t)(sgl->num_chunk - m->sgl.num_chunk));
+	*sgl = m->sgl;
+	if (sgl->num_sge)
+		sgl->sge[sgl->num_sge - 1].length = m->last_length;
+	errno = err;
+	return -1;
+}
+
+int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
+{
+	struct mark m;
+
+	if (!sgl || !pool || n < 0)
+		return sgp_fail(EINVAL, "chunks as a list: no list, no pool, or %d of them", n);
+	if (n > sgl->max_chunk - sgl->num_chunk)
+		return full(sgl);
+	m = mark(sgl);
+	/* Straight into the list's own array: they are its holds once they are appended. */
+	if (sgp_pool_get_bulk(pool, size, flags, sgl->chunk + sgl->num_chunk, (size_t)n))
+		return -1;
+	for (int i = 0; i < n; i++) {
+		struct sgp_chunk *chunk = sgl->chunk[m.sgl.num_chunk + i];
+
+		if (sgp_sgl_append(sgl, chunk, 0, size)) {
+			int err = errno;
+
+			sgp_chunk_put_bulk(sgl->chunk + m.sgl.num_chunk, (size_t)n);
+			errno = err;
+			return back_to(sgl, &m, false);
+		}
+	}
+	return 0;
+}
+
+/* Appends of a range, chunk by chunk, each with a reference of the list's own; may stop half-way.
+ */
+static int append_range(struct sgp_sgl *sgl, struct sgp_pool *pool, uintptr_t addr, size_t length)
+{
+	while (length) {
+		struct sgp_chunk *chunk = sgp_pool_chunk_at(pool, (const void *)addr);
+		size_t offset, piece;
+
+		if (!chunk)
+			return -1;
+		offset = addr - (uintptr_t)sgp_chunk_addr(chunk);
+		piece = sgp_chunk_size(chunk) - offset;
+		if (piece > length)
+			piece = length;
+		sgp_chunk_ref(chunk);
+		if (sgp_sgl_append(sgl, chunk, offset, piece)) {
+			sgp_chunk_put(chunk);
+			return -1;
+		}
+		addr += piece;
+		length -= piece;
+	}
+	return 0;
+}
+
+int sgp_sgl_append_iov(struct sgp_sgl *sgl, struct sgp_pool *pool, const struct iovec *iov, int n)
+{
+	struct mark m;
+
+	if (!sgl || !pool || n < 0 || (n && !iov))
+		return sgp_fail(EINVAL, "append: a list, its pool and an array are needed");
+	m = mark(sgl);
+	for (int i = 0; i < n; i++)
+		if (append_range(sgl, pool, (uintptr_t)iov[i].iov_base, iov[i].iov_len))
+			return back_to(sgl, &m, true);
+	return 0;
+}
+
+int sgp_sgl_append_addr(struct sgp_sgl *sgl, struct sgp_pool *pool, const void *addr, size_t length)
+{
+	struct iovec one = {.iov_base = (void *)(uintptr_t)addr, .iov_len = length};
+
+	return sgp_sgl_append_iov(sgl, pool, &one, 1);
+}
+
+int sgp_sgl_append_sge(struct sgp_sgl *sgl, struct sgp_pool *pool, const struct ibv_sge *sge, int n)
+{
+	struct mark m;
+
+	if (!sgl || !pool || n < 0 || (n && !sge))
+		return sgp_fail(EINVAL, "append: a list, its pool and an array are needed");
+	m = mark(sgl);
+	for (int i = 0; i < n; i++)
+		if (append_range(sgl, pool, (uintptr_t)sge[i].addr, sge[i].length))
+			return back_to(sgl, &m, true);
+	return 0;
+}
+
+int sgp_sgl_append_foreign(struct sgp_sgl *sgl, const void *addr, size_t length)
+{
+	if (!sgl || (length && !addr) || length > SGP_MAX_SGE_LENGTH)
+		return sgp_fail(EINVAL, "append: no list, no memory, or over %d bytes",
+				SGP_MAX_SGE_LENGTH);
+	if (!length)
+		return 0;
+	if (sgl->num_sge == sgl->max_sge)
+		return full(sgl);
+	sgl->sge[sgl->num_sge++] =
+		(struct ibv_sge){.addr = (uintptr_t)addr, .length = (uint32_t)length};
 	sgl->length += length;
-	sgl->pds = pds;
-	sgl->access &= sgp_chunk_access(chunk);
+	sgl->flags |= SGP_SGL_FOREIGN;
 	return 0;
 }
 
 void sgp_sgl_clear(struct sgp_sgl *sgl)
 {
-	sgp_chunk_put_bulk(sgl->chunk, sgl->num_chunk);
+	sgp_chunk_put_bulk(sgl->chunk, (size_t)sgl->num_chunk);
 	sgp_sgl_reset(sgl);
-}
-
-int sgp_sgl_move(struct sgp_sgl *dst, struct sgp_sgl *src)
-{
-	uint64_t pds;
-
-	if (!dst || !src || dst == src)
-		return sgp_fail(EINVAL, "move: from one list to another");
-	pds = dst->pds & src->pds;
-	if (!pds)
-		return sgp_fail(EXDEV, "move: the lists share no protection domain");
-	if (src->num_sge > dst->max_sge - dst->num_sge ||
-	    src->num_chunk > dst->max_chunk - dst->num_chunk)
-		return sgp_fail(E2BIG, "move: %d SGEs and %d holds more than the list takes",
-				src->num_sge, src->num_chunk);
-	if (src->num_sge)
-		memcpy(dst->sge + dst->num_sge, src->sge, src->num_sge * sizeof *src->sge);
-	if (src->num_chunk)
-		memcpy(dst->chunk + dst->num_chunk, src->chunk,
-		       src->num_chunk * sizeof(struct sgp_chunk *));
-	dst->num_sge += src->num_sge;
-	dst->num_chunk += src->num_chunk;
-	dst->length += src->length;
-	dst->pds = pds;
-	dst->access &= src->access;
-	sgp_sgl_reset(src);
-	return 0;
-}
-
-int sgp_sgl_iovec(const struct sgp_sgl *sgl, struct iovec *iov, int max)
-{
-	if (sgl->num_sge > max)
-		return sgp_fail(E2BIG, "iovec: the list has %d SGEs, there is room for %d",
-				sgl->num_sge, max);
-	for (int i = 0; i < sgl->num_sge; i++)
-		iov[i] = (struct iovec){.iov_base = (void *)(uintptr_t)sgl->sge[i].addr,
-					.iov_len = sgl->sge[i].length};
-	return sgl->num_sge;
-}
-
-/* Whether any of the list's SGEs touches the chunk's memory. The later ones are asked first. */
-static bool uses(const struct sgp_sgl *sgl, const struct sgp_chunk *chunk)
-{
-	uint64_t start = (uintptr_t)sgp_chunk_addr(chunk);
-	uint64_t end = start + sgp_chunk_size(chunk);
-
-	for (int i = sgl->num_sge - 1; i >= 0; i--)
-		if (sgl->sge[i].addr < end && sgl->sge[i].addr + sgl->sge[i].length > start)
-			return true;
-	return false;
-}
-
-void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length)
-{
-	uint64_t excess;
-	int kept;
-
-	if (length >= sgl->length)
-		return;
-	excess = sgl->length - length;
-	while (excess && excess >= sgl->sge[sgl->num_sge - 1].length)
-		excess -= sgl->sge[--sgl->num_sge].length;
-	if (excess)
-		sgl->sge[sgl->num_sge - 1].length -= (uint32_t)excess;
-	sgl->length = length;
-
-	kept = sgl->num_chunk;
-	while (kept && !uses(sgl, sgl->chunk[kept - 1]))
-		kept--;
-	sgp_chunk_put_bulk(sgl->chunk + kept, sgl->num_chunk - kept);
-	sgl->num_chunk = kept;
 }

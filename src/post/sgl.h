@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the queues do to a list besides the public calls. */
+/* What the room does to a list besides the public calls. */
 #ifndef SGP_SGL_H
 #define SGP_SGL_H
 
 #include "sgpool/sgl.h"
+
+/* An SGE stays below 2^31: one provider encodes a length of 0 as 0x80000000 (law 3). */
+#define SGP_MAX_SGE_LENGTH INT32_MAX
 
 /* Empty the list without dropping its holds: they have moved elsewhere. */
 static inline void sgp_sgl_reset(struct sgp_sgl *sgl)
@@ -13,9 +16,14 @@ static inline void sgp_sgl_reset(struct sgp_sgl *sgl)
 	sgl->length = 0;
 	sgl->pds = UINT64_MAX;
 	sgl->access = UINT32_MAX;
+	sgl->flags = 0;
 }
 
-/* Cut the list to its first length bytes and drop the holds whose memory is not in it any more. */
+/* Cut the list to its first length bytes (at most all) and drop the holds that are not used then.
+ */
 void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length);
+
+/* Copy the list's bytes to a buffer of at least sgl->length. */
+void sgp_sgl_gather(const struct sgp_sgl *sgl, void *to);
 
 #endif

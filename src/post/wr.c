@@ -4,23 +4,48 @@
 #include "pool/errmsg.h"
 #include "post/wr.h"
 
-void sgp_wr_fill(struct ibv_send_wr *wr, uint64_t wr_id, const struct sgp_sgl *sgl,
-		 enum ibv_wr_opcode opcode, unsigned int flags)
+void sgp_wr_fill(struct ibv_send_wr *wr, const struct sgp_wr *from, uint64_t wr_id,
+		 struct ibv_sge *sge, int num_sge, unsigned int send_flags, uint64_t offset)
 {
 	*wr = (struct ibv_send_wr){
 		.wr_id = wr_id,
-		.sg_list = sgl->sge,
-		.num_sge = sgl->num_sge,
-		.opcode = opcode,
-		.send_flags = flags,
+		.sg_list = sge,
+		.num_sge = num_sge,
+		.opcode = from->opcode,
+		.send_flags = send_flags,
 	};
+	switch (from->opcode) {
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		wr->imm_data = from->imm_data;
+		/* fall through */
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_READ:
+		wr->wr.rdma.remote_addr = from->remote_addr + offset;
+		wr->wr.rdma.rkey = from->rkey;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		wr->wr.atomic.remote_addr = from->remote_addr;
+		wr->wr.atomic.rkey = from->rkey;
+		wr->wr.atomic.compare_add = from->compare_add;
+		wr->wr.atomic.swap = from->swap;
+		break;
+	default:
+		/* imm_data and invalidate_rkey are one union in both structures. */
+		wr->imm_data = from->imm_data;
+		if (from->ah) {
+			wr->wr.ud.ah = from->ah;
+			wr->wr.ud.remote_qpn = from->remote_qpn;
+			wr->wr.ud.remote_qkey = from->remote_qkey;
+		}
+		break;
+	}
 }
 
-enum sgp_verdict sgp_wr_judge(int ret, const void *bad_wr, int *err)
+int sgp_wr_judge(int ret, void *bad_wr, void **untaken)
 {
+	*untaken = bad_wr;
 	if (!ret && !bad_wr)
-		return SGP_WR_TAKEN;
-	/* 0 with bad_wr set is siw's: the doorbell's result overwrote the error. */
-	*err = ret ? sgp_provider_errno(ret) : EIO;
-	return bad_wr ? SGP_WR_REFUSED : SGP_WR_UNSURE;
+		return 0;
+	return ret ? sgp_provider_errno(ret) : EIO;
 }

@@ -29,8 +29,7 @@ static void make_side(struct rig *rig, struct rig_side *side)
 {
 	const struct rig_attr *a = &rig->attr;
 	struct sgp_class_attr class = {.size = a->chunk_size, .chunks = a->chunks};
-	struct sgp_pool_attr pool = {
-		.classes = &class, .nclasses = 1, .pages = SGP_PAGES_BASE};
+	struct sgp_pool_attr pool = {.classes = &class, .nclasses = 1, .pages = SGP_PAGES_BASE};
 	struct sgp_cq_attr cq = {.cqe = a->cqe, .flags = a->cq_flags};
 	struct sgp_ep_attr ep = {.cap = {.max_send_wr = a->depth,
 					 .max_recv_wr = a->depth,
@@ -75,8 +74,7 @@ void rig_prepare(struct rig *rig, const struct rig_attr *attr)
 	rig->listen_events = rdma_create_event_channel();
 	a->events = rdma_create_event_channel();
 	ck_assert(rig->listen_events && a->events);
-	ck_assert_int_eq(
-		rdma_create_id(rig->listen_events, &rig->listen_id, NULL, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(rdma_create_id(rig->listen_events, &rig->listen_id, NULL, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(rdma_bind_addr(rig->listen_id, (struct sockaddr *)&addr), 0);
 	ck_assert_int_eq(rdma_listen(rig->listen_id, 4), 0);
 	addr.sin_port = rdma_get_src_port(rig->listen_id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Two connected endpoints in one process, with a pool and a completion queue on each side, for tests
- * of the queues. All on one softverbs device, through the connection manager.
+ * Two connected endpoints in one process, with a pool and a completion queue on each side, for
+ * tests of the queues. All on one softverbs device, through the connection manager.
  *
  *      rig.side[0]  connects        rig.side[1]  listens and accepts
  */
@@ -32,7 +32,7 @@ struct rig_attr {
 	uint32_t depth;    /* 8, each queue */
 	uint32_t max_sge;  /* 4 */
 	uint32_t cq_flags;
-	int cqe; /* both depths */
+	int cqe;       /* both depths */
 	int rnr_retry; /* as conn_param: 0 .. 7 */
 };
 
@@ -55,7 +55,8 @@ void rig_open(struct rig *rig, const struct rig_attr *attr);
 /* Close and destroy all, each completion polled; every pool must be whole and destroyable. */
 void rig_close(struct rig *rig);
 
-/* One side's endpoint and identifier only, with what is left of it polled; returns how many were. */
+/* One side's endpoint and identifier only, with what is left of it polled; returns how many were.
+ */
 int rig_close_ep(struct rig_side *side);
 
 /* The pool's invariant: chunks = free + live, and live as told. */

@@ -28,14 +28,14 @@ static void *serve(void *arg)
 
 	(void)arg;
 	if (rdma_get_request(listener, &id))
-		return (void *)(uintptr_t)"no request";
+		return (void *)(uintptr_t) "no request";
 	in = rdma_reg_msgs(id, received, sizeof received);
 	out = rdma_reg_msgs(id, answer, sizeof answer);
 	if (!in || !out || rdma_post_recv(id, NULL, received, sizeof received, in) ||
 	    rdma_accept(id, NULL) || rdma_get_recv_comp(id, &wc) != 1 || wc.status ||
 	    rdma_post_send(id, NULL, answer, sizeof answer, out, IBV_SEND_SIGNALED) ||
 	    rdma_get_send_comp(id, &wc) != 1 || wc.status)
-		return (void *)(uintptr_t)"the server failed";
+		return (void *)(uintptr_t) "the server failed";
 	rdma_dereg_mr(in);
 	rdma_dereg_mr(out);
 	rdma_destroy_ep(id);

@@ -229,6 +229,243 @@ START_TEST(move_takes_all_or_nothing)
 }
 END_TEST
 
+START_TEST(prepend_is_append_at_the_other_end)
+{
+	SGP_SGL(sgl, 3);
+	struct sgp_sgl before;
+
+	ck_assert_int_eq(add(&sgl, 0, 100, 50), 0);
+	sgp_chunk_ref(chunks[0]);
+	ck_assert_int_eq(sgp_sgl_prepend(&sgl, chunks[0], 60, 40), 0);
+	ck_assert_int_eq(sgl.num_sge, 1); /* joined in front */
+	ck_assert_uint_eq(sgl.sge[0].addr, (uintptr_t)sgp_chunk_addr(chunks[0]) + 60);
+	sgp_chunk_ref(chunks[5]);
+	ck_assert_int_eq(sgp_sgl_prepend(&sgl, chunks[5], 0, 7), 0);
+	ck_assert_int_eq(sgl.num_sge, 2);
+	ck_assert_ptr_eq(sgl.chunk[0], chunks[5]);
+	check_sums(&sgl, 97);
+	before = sgl;
+	ck_assert_int_eq(sgp_sgl_prepend(&sgl, chunks[6], 0, 7), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(sgp_sgl_prepend(&sgl, chunks[6], 4096, 1), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
+	sgp_sgl_clear(&sgl);
+}
+END_TEST
+
+START_TEST(addresses_find_their_chunks_or_change_nothing)
+{
+	SGP_SGL(sgl, 4);
+	struct sgp_sgl before;
+	char *base = sgp_chunk_addr(chunks[0]);
+	char outside[64];
+	struct iovec iov[3] = {{base + 10, 20}, {NULL, 0}, {base + 30, 10}};
+	struct ibv_sge sge[2] = {{(uintptr_t)base, 10, 0}, {(uintptr_t)outside, 10, 0}};
+
+	ck_assert_int_eq(sgp_sgl_append_addr(&sgl, pool, base + 4, 6), 0);
+	ck_assert_int_eq(sgp_sgl_append_iov(&sgl, pool, iov, 3), 0);
+	ck_assert_int_eq(sgl.num_sge, 1);
+	ck_assert_int_eq(sgl.num_chunk, 3);
+	before = sgl;
+	/* The first of the two would have been joined: that is taken back too. */
+	sge[0].addr = (uintptr_t)base + 40;
+	ck_assert_int_eq(sgp_sgl_append_sge(&sgl, pool, sge, 2), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
+	check_sums(&sgl, 36);
+	ck_assert_int_eq(sgp_sgl_append_sge(&sgl, pool, sge, 1), 0);
+	ck_assert_int_eq(sgp_sgl_append_addr(&sgl, pool, base + 50, 1), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(sgp_sgl_append_addr(&sgl, pool, outside, 1), -1);
+	check_sums(&sgl, 46);
+	sgp_sgl_clear(&sgl);
+}
+END_TEST
+
+START_TEST(a_range_spans_neighbouring_chunks)
+{
+	SGP_SGL(sgl, 8);
+	char *base = sgp_chunk_addr(chunks[0]);
+
+	ck_assert_ptr_eq(sgp_chunk_addr(chunks[1]), base + 4096);
+	ck_assert_int_eq(sgp_sgl_append_addr(&sgl, pool, base + 4000, 4096 + 200), 0);
+	ck_assert_int_eq(sgl.num_sge, 1);
+	ck_assert_int_eq(sgl.num_chunk, 3);
+	check_sums(&sgl, 4296);
+	sgp_sgl_clear(&sgl);
+}
+END_TEST
+
+START_TEST(chunks_as_a_list_are_all_or_none)
+{
+	SGP_SGL(sgl, 8);
+	struct sgp_pool_stats stats;
+
+	ck_assert_int_eq(sgp_sgl_get(&sgl, pool, 4096, 1, 0), -1);
+	ck_assert_int_eq(errno, ENOBUFS);
+	sgp_chunk_put_bulk(chunks, 4);
+	ck_assert_int_eq(sgp_sgl_get(&sgl, pool, 4096, 5, 0), -1);
+	ck_assert_int_eq(errno, ENOBUFS);
+	ck_assert_int_eq(sgp_sgl_get(&sgl, pool, 4096, 9, 0), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(sgp_sgl_get(&sgl, pool, 4097, 1, 0), -1);
+	ck_assert_int_eq(errno, EMSGSIZE);
+	ck_assert_int_eq(sgl.num_chunk, 0);
+	ck_assert_int_eq(sgp_sgl_get(&sgl, pool, 100, 4, 0), 0);
+	ck_assert_int_eq(sgl.num_chunk, 4);
+	check_sums(&sgl, 400);
+	sgp_sgl_clear(&sgl);
+	ck_assert_int_eq(sgp_pool_stats(pool, &stats), 0);
+	ck_assert_uint_eq(stats.live, NCHUNKS - 4);
+	ck_assert_int_eq(sgp_pool_get_bulk(pool, 4096, 0, chunks, 4), 0);
+}
+END_TEST
+
+START_TEST(linearise_copies_into_one_chunk_or_changes_nothing)
+{
+	SGP_SGL(sgl, 4);
+	struct sgp_sgl before;
+	struct sgp_chunk *target;
+
+	memset(sgp_chunk_addr(chunks[1]), 'a', 4096);
+	memset(sgp_chunk_addr(chunks[3]), 'b', 4096);
+	ck_assert_int_eq(add(&sgl, 1, 5, 3), 0);
+	ck_assert_int_eq(add(&sgl, 3, 7, 2), 0);
+	before = sgl;
+	ck_assert_int_eq(sgp_sgl_linearise(&sgl, pool), -1);
+	ck_assert_int_eq(errno, ENOBUFS);
+	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
+	target = chunks[8];
+	sgp_chunk_put(target);
+	ck_assert_int_eq(sgp_sgl_linearise(&sgl, pool), 0);
+	ck_assert_int_eq(sgl.num_sge, 1);
+	ck_assert_ptr_eq(sgl.chunk[0], target);
+	ck_assert_mem_eq(sgp_chunk_addr(target), "aaabb", 5);
+	check_sums(&sgl, 5);
+	sgp_sgl_clear(&sgl);
+	ck_assert_int_eq(sgp_pool_get_bulk(pool, 4096, 0, &chunks[8], 1), 0);
+}
+END_TEST
+
+/* Lists under random operations, against the bytes that each should describe. */
+struct model {
+	struct sgp_sgl sgl;
+	struct ibv_sge sge[24];
+	struct sgp_chunk *chunk[24];
+	unsigned char bytes[24 * 4096];
+	size_t length;
+};
+
+static void check_model(const struct model *m)
+{
+	static unsigned char gathered[24 * 4096];
+
+	ck_assert_uint_eq(m->sgl.length, m->length);
+	check_sums(&m->sgl, m->length);
+	sgp_sgl_gather(&m->sgl, gathered);
+	ck_assert_mem_eq(gathered, m->bytes, m->length);
+	/* Each byte's chunk is held. */
+	for (int i = 0; i < m->sgl.num_sge; i++)
+		for (uint64_t at = 0; at < m->sgl.sge[i].length; at += 1024) {
+			struct sgp_chunk *chunk = sgp_pool_chunk_at(
+				pool, (void *)(uintptr_t)(m->sgl.sge[i].addr + at));
+			bool held = false;
+
+			for (int j = 0; j < m->sgl.num_chunk; j++)
+				held |= m->sgl.chunk[j] == chunk;
+			ck_assert(held);
+		}
+}
+
+START_TEST(random_edits_describe_the_right_bytes)
+{
+	static struct model m[3];
+	unsigned int seed = (unsigned int)_i;
+
+	for (int c = 0; c < NCHUNKS; c++)
+		for (int i = 0; i < 4096; i++)
+			((unsigned char *)sgp_chunk_addr(chunks[c]))[i] =
+				(unsigned char)(rand_r(&seed) >> 8);
+	for (int k = 0; k < 3; k++) {
+		sgp_sgl_init(&m[k].sgl, m[k].sge, 24, m[k].chunk, 24);
+		m[k].length = 0;
+	}
+	for (int step = 0; step < 5000; step++) {
+		struct model *a = &m[rand_r(&seed) % 3], *b = &m[rand_r(&seed) % 3];
+		int c = rand_r(&seed) % NCHUNKS;
+		size_t offset = (size_t)rand_r(&seed) % 4096;
+		size_t length = (size_t)rand_r(&seed) % (4097 - offset);
+		const char *from = (const char *)sgp_chunk_addr(chunks[c]) + offset;
+		size_t cut = a->length ? (size_t)rand_r(&seed) % (a->length + 1) : 0;
+
+		switch (rand_r(&seed) % 8) {
+		case 0:
+		case 1:
+			if (add(&a->sgl, c, offset, length))
+				break;
+			memcpy(a->bytes + a->length, from, length);
+			a->length += length;
+			break;
+		case 2:
+			if (sgp_sgl_append_addr(&a->sgl, pool, from, length))
+				break;
+			memcpy(a->bytes + a->length, from, length);
+			a->length += length;
+			break;
+		case 3:
+			sgp_chunk_ref(chunks[c]);
+			if (sgp_sgl_prepend(&a->sgl, chunks[c], offset, length)) {
+				sgp_chunk_put(chunks[c]);
+				break;
+			}
+			memmove(a->bytes + length, a->bytes, a->length);
+			memcpy(a->bytes, from, length);
+			a->length += length;
+			break;
+		case 4:
+			ck_assert_int_eq(sgp_sgl_trim(&a->sgl, a->length + 1), -1);
+			ck_assert_int_eq(sgp_sgl_trim(&a->sgl, cut), 0);
+			a->length = cut;
+			break;
+		case 5:
+			if (sgp_sgl_clone(&b->sgl, &a->sgl)) {
+				ck_assert(errno == E2BIG || a == b);
+				break;
+			}
+			memcpy(b->bytes + b->length, a->bytes, a->length);
+			b->length += a->length;
+			break;
+		case 6:
+			if (sgp_sgl_move(&b->sgl, &a->sgl)) {
+				ck_assert(errno == E2BIG || a == b);
+				break;
+			}
+			memcpy(b->bytes + b->length, a->bytes, a->length);
+			b->length += a->length;
+			a->length = 0;
+			break;
+		case 7:
+			if (sgp_sgl_split(&a->sgl, cut, &b->sgl)) {
+				ck_assert(a == b || b->sgl.num_chunk);
+				break;
+			}
+			memcpy(b->bytes, a->bytes + cut, a->length - cut);
+			b->length = a->length - cut;
+			a->length = cut;
+			break;
+		}
+		check_model(a);
+		check_model(b);
+	}
+	for (int k = 0; k < 3; k++)
+		sgp_sgl_clear(&m[k].sgl);
+	/* Every extra reference is gone: each put now is the last. */
+	sgp_chunk_put_bulk(chunks, NCHUNKS);
+	ck_assert_int_eq(sgp_pool_get_bulk(pool, 4096, 0, chunks, NCHUNKS), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("sgl");
@@ -246,6 +483,12 @@ int main(void)
 	tcase_add_test(tc, case_27_random_splits_add_up);
 	tcase_add_test(tc, cut_trims_bytes_and_drops_what_is_not_used);
 	tcase_add_test(tc, move_takes_all_or_nothing);
+	tcase_add_test(tc, prepend_is_append_at_the_other_end);
+	tcase_add_test(tc, addresses_find_their_chunks_or_change_nothing);
+	tcase_add_test(tc, a_range_spans_neighbouring_chunks);
+	tcase_add_test(tc, chunks_as_a_list_are_all_or_none);
+	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
+	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 21);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From an operation to its slots and work requests, which wait on the endpoint for the doorbell.
+ * The holds are in the slots before the provider can complete them; the list stays as it is until
+ * the queue has it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "pool/errmsg.h"
+#include "post/plan.h"
+#include "post/sgl.h"
+#include "post/wr.h"
+
+struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode, uint8_t flags)
+{
+	struct sgp_slot *slot = sgp_side_slot(side, side->head);
+
+	slot->context = context;
+	slot->parts = slot->left = 1;
+	slot->to_lead = 0;
+	slot->flags = flags;
+	slot->opcode = opcode;
+	slot->ended = false;
+	slot->done.status = IBV_WC_SUCCESS;
+	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
+	return slot;
+}
+
+void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n)
+{
+	slot->num_chunk = (uint16_t)n;
+	for (int i = 0; i < n; i++)
+		slot->chunk[i] = chunk[i];
+}
+
+/* A list that a completion hands back needs its SGEs then. */
+void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl)
+{
+	slot->pds = sgl->pds;
+	slot->access = sgl->access;
+	slot->num_sge = (uint16_t)sgl->num_sge;
+	memcpy(slot->sge, sgl->sge, (size_t)sgl->num_sge * sizeof *sgl->sge);
+}
+
+/*
+ * Whether the next request is to carry IBV_SEND_SIGNALED though nobody asked: half a queue without
+ * one, or the queue is full with it (law 3: a queue of unsignalled requests is stuck).
+ */
+static bool must_signal(struct sgp_side *side)
+{
+	return side->unsignalled + 1 >= (side->depth + 1) / 2 || !sgp_side_has_room(side, 2);
+}
+
+/* Offer the slot at head and add its request to those that wait for the doorbell. */
+static void add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot,
+			struct ibv_sge *sge, int num_sge, unsigned int extra, uint64_t offset)
+{
+	struct sgp_side *side = &ep->send;
+	unsigned int send_flags =
+		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra;
+
+	if (slot->flags & SGP_SLOT_SIGNALLED) {
+		send_flags |= IBV_SEND_SIGNALED;
+		side->unsignalled = 0;
+		ep->stats.signalled++;
+	} else {
+		side->unsignalled++;
+	}
+	sgp_wr_fill(&ep->wr[ep->nwr++], wr, sgp_side_offer(side), sge, num_sge, send_flags, offset);
+	ep->stats.wrs++;
+}
+
+/*
+ * An inline payload is one SGE: some devices send only the first (case 25). It's copied now where
+ * it is more than one, or where the doorbell comes later than the caller's next step.
+ */
+static void add_inline(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot)
+{
+	const struct sgp_sgl *sgl = wr->sgl;
+	struct ibv_sge *sge = slot->sge;
+	int n = sgl->num_sge ? 1 : 0;
+
+	if (n && (sgl->num_sge > 1 || wr->flags & SGP_BATCH)) {
+		char *to = ep->inlined +
+			   (size_t)(ep->send.head & ep->send.mask) * (size_t)ep->max_inline;
+
+		sgp_sgl_gather(sgl, to);
+		*sge = (struct ibv_sge){.addr = (uintptr_t)to, .length = (uint32_t)sgl->length};
+	} else if (n) {
+		*sge = sgl->sge[0];
+	}
+	slot->num_chunk = slot->num_sge = 0;
+	add_request(ep, wr, slot, sge, n, IBV_SEND_INLINE, 0);
+	ep->stats.inlined++;
+}
+
+/* One request for the whole list. */
+static void add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot)
+{
+	const struct sgp_sgl *sgl = wr->sgl;
+	struct ibv_sge *sge = sgl->sge;
+
+	sgp_fill_holds(slot, sgl->chunk, sgl->num_chunk);
+	if (slot->flags & SGP_SLOT_HANDOVER || wr->flags & SGP_BATCH) {
+		sgp_fill_handover(slot, sgl);
+		sge = slot->sge;
+	}
+	add_request(ep, wr, slot, sge, sgl->num_sge, 0, 0);
+}
+
+/* A walk over a list that is split. */
+struct cursor {
+	const struct sgp_sgl *sgl;
+	int sge;         /* next SGE */
+	uint32_t inside; /* bytes of it that are done */
+	int chunk;       /* next hold */
+	uint64_t done;   /* bytes */
+};
+
+/* The next part: at most max_sge SGEs and max_msg bytes of them into sge[]. */
+static int next_part(struct cursor *at, struct ibv_sge *sge, int max_sge, uint64_t max_msg)
+{
+	uint64_t room = max_msg;
+	int n = 0;
+
+	for (; n < max_sge && room && at->sge < at->sgl->num_sge; n++) {
+		const struct ibv_sge *from = &at->sgl->sge[at->sge];
+		uint32_t left = from->length - at->inside;
+		uint32_t piece = left < room ? left : (uint32_t)room;
+
+		sge[n] = (struct ibv_sge){
+			.addr = from->addr + at->inside, .length = piece, .lkey = from->lkey};
+		at->inside = piece == left ? 0 : at->inside + piece;
+		at->sge += piece == left;
+		room -= piece;
+		at->done += piece;
+	}
+	return n;
+}
+
+static uint32_t count_parts(const struct sgp_ep *ep, const struct sgp_sgl *sgl, int max_sge)
+{
+	struct ibv_sge scratch[1];
+	struct cursor at = {.sgl = sgl};
+	uint64_t bytes = 0;
+	uint32_t parts = 1;
+	int n = 0;
+
+	while (at.sge < sgl->num_sge) {
+		uint64_t room = ep->max_msg - bytes, before = at.done;
+
+		if (n == max_sge || !room) {
+			parts++;
+			n = 0;
+			bytes = 0;
+			continue;
+		}
+		next_part(&at, scratch, 1, room);
+		bytes += at.done - before;
+		n++;
+	}
+	return parts;
+}
+
+/*
+ * A list over several requests, each of which is signalled. The holds go to the slots in order, as
+ * many as each takes; they are dropped or handed back together.
+ */
+static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct sgp_plan *plan,
+		      uint32_t parts)
+{
+	struct cursor at = {.sgl = wr->sgl};
+	struct sgp_side *side = &ep->send;
+
+	for (uint32_t i = 0; i < parts; i++) {
+		struct sgp_slot *slot = sgp_fill_slot(side, wr->context, plan->opcode,
+						      plan->flags | SGP_SLOT_SIGNALLED);
+		int holds = wr->sgl->num_chunk - at.chunk;
+		uint64_t offset = at.done;
+
+		slot->parts = slot->left = (uint16_t)parts;
+		slot->to_lead = (uint16_t)(parts - 1 - i);
+		slot->pds = wr->sgl->pds;
+		slot->access = wr->sgl->access;
+		slot->num_sge = (uint16_t)next_part(&at, slot->sge, plan->sge_a_part, ep->max_msg);
+		if (holds > side->max_chunk)
+			holds = side->max_chunk;
+		sgp_fill_holds(slot, wr->sgl->chunk + at.chunk, holds);
+		at.chunk += holds;
+		add_request(ep, wr, slot, slot->sge, slot->num_sge, 0, offset);
+	}
+	ep->stats.split++;
+}
+
+/*
+ * A message of too many SGEs, copied into a chunk of its own: that goes in its place, and its
+ * memory stays out of the list's.
+ */
+static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	SGP_SGL(copy, 1);
+	struct sgp_wr of_copy = *wr;
+	struct sgp_chunk *chunk;
+	int ret;
+
+	if (!wr->sgl->num_chunk)
+		return sgp_fail(E2BIG, "a list of foreign memory with %d SGEs", wr->sgl->num_sge);
+	chunk = sgp_pool_get(sgp_chunk_pool(wr->sgl->chunk[0]), wr->sgl->length, 0);
+	if (!chunk)
+		return -1;
+	sgp_sgl_gather(wr->sgl, sgp_chunk_addr(chunk));
+	ret = sgp_sgl_append(&copy, chunk, 0, wr->sgl->length);
+	of_copy.sgl = &copy;
+	of_copy.flags |= SGP_BATCH; /* its SGE has to outlast this function */
+	if (!ret)
+		ret = sgp_gather(ep, &of_copy);
+	if (ret)
+		sgp_chunk_put(chunk);
+	else
+		ep->stats.linearised++;
+	return ret;
+}
+
+int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	struct sgp_side *side = &ep->send;
+	const struct sgp_sgl *sgl = wr->sgl;
+	struct sgp_slot *slot;
+	struct sgp_plan plan;
+	uint32_t parts;
+
+	if (sgp_plan(ep, wr, &plan))
+		return -1;
+	if (plan.linearise)
+		return gather_copy(ep, wr);
+	parts = plan.parts ? plan.parts : count_parts(ep, sgl, plan.sge_a_part);
+	if (!plan.goes_inline &&
+	    (parts > side->depth ||
+	     (uint64_t)sgl->num_chunk > (uint64_t)parts * (uint64_t)side->max_chunk))
+		return sgp_fail(E2BIG,
+				"a list of %d holds that takes %u requests: the queue has %u, "
+				"of %d holds each",
+				sgl->num_chunk, parts, side->depth, side->max_chunk);
+	if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && sgp_check_connected(ep))
+		return -1;
+	if (!sgp_side_has_room(side, parts))
+		return sgp_fail(EAGAIN, "the send queue (%u) is full: poll, then try again",
+				side->depth);
+	if (!ep->nwr)
+		ep->doorbell_seq = side->head;
+	if (parts > 1) {
+		add_parts(ep, wr, &plan, parts);
+		return 0;
+	}
+	if (plan.own_signal || must_signal(side))
+		plan.flags |= SGP_SLOT_SIGNALLED;
+	slot = sgp_fill_slot(side, wr->context, plan.opcode, plan.flags);
+	if (plan.goes_inline)
+		add_inline(ep, wr, slot);
+	else
+		add_whole(ep, wr, slot);
+	return 0;
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What an operation would take, and everything that can be refused before the provider is called. A
+ * refusal changes nothing.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "pool/errmsg.h"
+#include "post/plan.h"
+
+#define VERBS_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
+#define OUR_FLAGS   (SGP_HANDOVER | SGP_LINEARISE | SGP_BATCH)
+
+/* On iWARP a provider may send large unsignalled messages from the buffer even after a later
+ * completion (law 2.3): these are signalled. */
+#define IWARP_COPIES_BELOW 4096
+
+int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl)
+{
+	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+		return sgp_fail(ESHUTDOWN, "the endpoint is closing, disconnected or in error");
+	if (!(sgl->pds >> ep->pd_index & 1))
+		return sgp_fail(EXDEV, "memory that is not registered on the queue pair's "
+				       "protection domain");
+	return 0;
+}
+
+/* An operation that the queue pair has; its completion's opcode. */
+static int check_opcode(const struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+{
+	bool imm = false;
+
+	switch (wr->opcode) {
+	case IBV_WR_SEND_WITH_IMM:
+		imm = true;
+		/* fall through */
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_INV:
+		plan->opcode = IBV_WC_SEND;
+		break;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		imm = true;
+		/* fall through */
+	case IBV_WR_RDMA_WRITE:
+		plan->opcode = IBV_WC_RDMA_WRITE;
+		break;
+	case IBV_WR_RDMA_READ:
+		plan->opcode = IBV_WC_RDMA_READ;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		plan->opcode = IBV_WC_COMP_SWAP;
+		break;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		plan->opcode = IBV_WC_FETCH_ADD;
+		break;
+	default:
+		return sgp_fail(EINVAL, "opcode %d is not one of a list", (int)wr->opcode);
+	}
+	if (ep->iwarp &&
+	    (imm || plan->opcode == IBV_WC_COMP_SWAP || plan->opcode == IBV_WC_FETCH_ADD))
+		return sgp_fail(EOPNOTSUPP, "iWARP has neither immediate data nor atomics");
+	if (ep->type == IBV_QPT_UD &&
+	    (plan->opcode != IBV_WC_SEND || wr->opcode == IBV_WR_SEND_WITH_INV))
+		return sgp_fail(EOPNOTSUPP, "a UD queue pair only sends");
+	if ((ep->type == IBV_QPT_UD) != !!wr->ah)
+		return sgp_fail(EINVAL, "an address handle belongs to a send on a UD queue pair");
+	return 0;
+}
+
+/* The device writes into the list: a READ's or an atomic's. */
+static int check_sink(const struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	const struct sgp_sgl *sgl = wr->sgl;
+
+	if (wr->flags & (IBV_SEND_INLINE | SGP_LINEARISE))
+		return sgp_fail(EINVAL, "what the device writes is neither inline nor a copy");
+	if (sgl->flags & SGP_SGL_FOREIGN)
+		return sgp_fail(EFAULT, "foreign memory is for inline posts only");
+	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
+		return sgp_fail(EACCES, "into memory that is registered for reading only");
+	if (ep->iwarp && wr->opcode == IBV_WR_RDMA_READ && !(sgl->access & IBV_ACCESS_REMOTE_WRITE))
+		return sgp_fail(EACCES, "on iWARP the sink of a READ needs REMOTE_WRITE");
+	if (wr->opcode != IBV_WR_RDMA_READ && (sgl->num_sge != 1 || sgl->length != 8))
+		return sgp_fail(EINVAL, "an atomic operation returns 8 bytes in one slice");
+	return 0;
+}
+
+/* Inline where it's asked for or where it fits; otherwise the memory must be the pool's. */
+static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+{
+	const struct sgp_sgl *sgl = wr->sgl;
+
+	if (wr->flags & IBV_SEND_INLINE) {
+		if (wr->flags & SGP_HANDOVER)
+			return sgp_fail(EINVAL, "an inline post keeps nothing to hand over");
+		if (sgl->length > ep->max_inline)
+			return sgp_fail(EMSGSIZE, "%llu bytes inline: the queue pair takes %u",
+					(unsigned long long)sgl->length, ep->max_inline);
+		plan->goes_inline = true;
+	} else if (sgl->flags & SGP_SGL_FOREIGN) {
+		return sgp_fail(EFAULT, "foreign memory, and the post does not ask to go inline");
+	} else {
+		plan->goes_inline = sgl->length && sgl->length <= ep->auto_inline &&
+				    !(wr->flags & SGP_HANDOVER);
+	}
+	return 0;
+}
+
+/* How many work requests: by SGEs, and for one-sided operations by bytes and holds too. */
+static int plan_parts(const struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+{
+	const struct sgp_side *side = &ep->send;
+	const struct sgp_sgl *sgl = wr->sgl;
+	bool one_message = plan->opcode == IBV_WC_SEND || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+	uint64_t by_sge, by_bytes;
+
+	plan->parts = 1;
+	plan->sge_a_part = plan->opcode == IBV_WC_RDMA_READ ? ep->max_sge_rd : side->max_sge;
+	if (one_message && sgl->length > ep->max_msg)
+		return sgp_fail(EMSGSIZE, "%llu bytes: the port takes %llu",
+				(unsigned long long)sgl->length, (unsigned long long)ep->max_msg);
+	if (plan->goes_inline)
+		return 0;
+	if (sgl->num_sge > plan->sge_a_part || sgl->num_chunk > side->max_chunk) {
+		if (one_message && wr->flags & SGP_LINEARISE) {
+			plan->linearise = true;
+			return 0;
+		}
+		if (one_message)
+			return sgp_fail(E2BIG, "%d SGEs and %d holds: a message takes %d and %d",
+					sgl->num_sge, sgl->num_chunk, side->max_sge,
+					side->max_chunk);
+	}
+	if (sgl->num_sge <= plan->sge_a_part && sgl->length <= ep->max_msg &&
+	    sgl->num_chunk <= side->max_chunk)
+		return 0;
+	/* Bytes may cut SGEs: each cut makes one more, so this many parts are enough. */
+	by_bytes = (sgl->length + ep->max_msg - 1) / ep->max_msg;
+	by_sge = ((uint64_t)sgl->num_sge + by_bytes - 1 + (uint64_t)plan->sge_a_part - 1) /
+		 (uint64_t)plan->sge_a_part;
+	if (by_sge + by_bytes > side->depth + 1)
+		return sgp_fail(E2BIG, "a list that takes %llu requests: the queue has %u",
+				(unsigned long long)(by_sge + by_bytes - 1), side->depth);
+	plan->parts = 0; /* exactly how many: see count_parts() */
+	return 0;
+}
+
+int sgp_plan(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+{
+	const struct sgp_sgl *sgl = wr->sgl;
+	bool sink;
+
+	*plan = (struct sgp_plan){.parts = 1};
+	if (!sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
+		return sgp_fail(EINVAL, "post: a list and known flags are needed");
+	if (sgp_check_list(ep, sgl) || check_opcode(ep, wr, plan))
+		return -1;
+	sink = plan->opcode == IBV_WC_RDMA_READ || plan->opcode == IBV_WC_COMP_SWAP ||
+	       plan->opcode == IBV_WC_FETCH_ADD;
+	if (sink ? check_sink(ep, wr) : plan_inline(ep, wr, plan))
+		return -1;
+	if (plan_parts(ep, wr, plan))
+		return -1;
+	plan->flags = ep->sig_all || wr->flags & IBV_SEND_SIGNALED ? SGP_SLOT_WANTED : 0;
+	if (sink || wr->flags & SGP_HANDOVER) {
+		plan->flags = SGP_SLOT_WANTED | SGP_SLOT_HANDOVER;
+		if (sgl->num_sge > ep->cq->max_sge || sgl->num_chunk > ep->cq->max_chunk)
+			return sgp_fail(E2BIG,
+					"%d SGEs and %d holds to hand back: the completion queue "
+					"was made for %d and %d",
+					sgl->num_sge, sgl->num_chunk, ep->cq->max_sge,
+					ep->cq->max_chunk);
+	}
+	plan->own_signal = sink || plan->flags & SGP_SLOT_WANTED || ep->type == IBV_QPT_UD ||
+			   (ep->iwarp && sgl->length >= IWARP_COPIES_BELOW);
+	return 0;
+}
+
+/*
+ * Whether the queue pair may send. A passive side may reply before it has seen ESTABLISHED, so the
+ * queue pair itself is asked until it has been in RTS. A provider that doesn't tell its state
+ * (RESET, though librdmacm has moved it on) is believed by its events only: sgp_ep_event(), or the
+ * one that a synchronous identifier keeps.
+ */
+int sgp_check_connected(struct sgp_ep *ep)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+	struct ibv_qp_init_attr init;
+	const struct rdma_cm_event *event = ep->id && !ep->id->channel ? ep->id->event : NULL;
+	int err;
+
+	if (event && event->event == RDMA_CM_EVENT_ESTABLISHED) {
+		attr.qp_state = IBV_QPS_RTS;
+	} else {
+		errno = 0;
+		err = sgp_provider_errno(ibv_query_qp(ep->qp, &attr, IBV_QP_STATE, &init));
+		if (err)
+			return sgp_fail(err, "the queue pair's state: %s", strerror(err));
+	}
+	switch (attr.qp_state) {
+	case IBV_QPS_RTS:
+	case IBV_QPS_SQD:
+		atomic_store(&ep->connected, true);
+		return 0;
+	case IBV_QPS_SQE:
+	case IBV_QPS_ERR:
+		atomic_store(&ep->stopped, true);
+		return sgp_fail(ESHUTDOWN, "the queue pair is in error");
+	default:
+		return sgp_fail(ENOTCONN, "the connection is not established yet");
+	}
+}

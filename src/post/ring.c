@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * From gathered work requests to the device: one chain, one doorbell, and exact account of what it
+ * took. All of it runs under the send side's lock.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "pool/errmsg.h"
+#include "post/ep.h"
+#include "post/wr.h"
+
+/*
+ * What becomes of the slots from first on, which the device did not take. Slots of posts that have
+ * returned 0, and the rest of a list of which it took a part, end with err; behind these the slots
+ * are withdrawn. Returns the sequence of the first withdrawn one.
+ */
+static uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end, int err)
+{
+	struct sgp_side *side = &ep->send;
+	uint32_t end = first;
+
+	/* A group that has begun before is half taken. */
+	if (first != side->head && first != ep->doorbell_seq) {
+		const struct sgp_slot *before = sgp_side_slot(side, first - 1);
+
+		end = first + before->to_lead;
+	}
+	if ((int32_t)(accepted_end - end) > 0)
+		end = accepted_end;
+	sgp_side_withdraw(side, end);
+	sgp_side_recount(side, first);
+	if (side->unsignalled)
+		sgp_cq_list(ep->cq, ep);
+	for (uint32_t seq = first; seq != end; seq++) {
+		struct sgp_slot *slot = sgp_side_slot(side, seq);
+
+		atomic_store_explicit(&slot->error, err, memory_order_relaxed);
+		sgp_cq_send_back(ep->cq, slot);
+	}
+	return end;
+}
+
+uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
+{
+	struct sgp_side *side = &ep->send;
+	struct ibv_send_wr *bad_wr = NULL;
+	uint32_t n = ep->nwr, accepted_end = ep->doorbell_seq + ep->accepted;
+	void *untaken;
+	int ret;
+
+	*err = 0;
+	ep->nwr = 0;
+	ep->accepted = 0;
+	if (!n)
+		return side->head;
+	for (uint32_t i = 0; i + 1 < n; i++)
+		ep->wr[i].next = &ep->wr[i + 1];
+	ep->wr[n - 1].next = NULL;
+	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed)) {
+		*err = ESHUTDOWN; /* gathered before, and never to be sent */
+		return give_up(ep, ep->doorbell_seq, accepted_end, *err);
+	}
+	errno = 0;
+	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
+	ep->stats.doorbells++;
+	if (!ret && !bad_wr)
+		return side->head;
+	*err = sgp_wr_judge(ret, bad_wr, &untaken);
+	if (!untaken) {
+		for (uint32_t seq = ep->doorbell_seq; seq != side->head; seq++)
+			atomic_store_explicit(&sgp_side_slot(side, seq)->error, *err,
+					      memory_order_relaxed);
+		*err = 0; /* all of it is queued */
+		return side->head;
+	}
+	return give_up(ep, ep->doorbell_seq + (uint32_t)((struct ibv_send_wr *)untaken - ep->wr),
+		       accepted_end, *err);
+}
+
+/* A zero-length RDMA WRITE: needs no memory, no key, and no receive at the peer. */
+static int post_sync(struct sgp_ep *ep)
+{
+	static const struct sgp_wr nothing = {.opcode = IBV_WR_RDMA_WRITE};
+	struct sgp_side *side = &ep->send;
+	struct sgp_slot *slot;
+	int err;
+
+	if (!sgp_side_has_room(side, 1))
+		return EAGAIN;
+	slot = sgp_side_slot(side, side->head);
+	slot->num_chunk = slot->num_sge = 0;
+	slot->parts = slot->left = 1;
+	slot->to_lead = 0;
+	slot->flags = SGP_SLOT_OURS | SGP_SLOT_SIGNALLED;
+	slot->opcode = IBV_WC_RDMA_WRITE;
+	slot->ended = false;
+	slot->done.status = IBV_WC_SUCCESS;
+	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
+	ep->doorbell_seq = side->head;
+	sgp_wr_fill(&ep->wr[0], &nothing, sgp_side_offer(side), NULL, 0, IBV_SEND_SIGNALED, 0);
+	ep->nwr = 1;
+	side->unsignalled = 0;
+	ep->stats.syncs++;
+	sgp_ep_ring_locked(ep, &err);
+	return err;
+}
+
+int sgp_ep_sync_locked(struct sgp_ep *ep)
+{
+	int err;
+
+	sgp_ep_ring_locked(ep, &err);
+	if (err || !ep->send.unsignalled)
+		return err;
+	return post_sync(ep);
+}
+
+int sgp_ep_submit(struct sgp_ep *ep)
+{
+	int err;
+
+	if (!ep)
+		return sgp_fail(EINVAL, "no endpoint");
+	sgp_lock(&ep->send.lock);
+	sgp_ep_ring_locked(ep, &err);
+	sgp_unlock(&ep->send.lock);
+	return err ? sgp_fail(err, "the device did not take all that was gathered: %s",
+			      strerror(err))
+		   : 0;
+}
+
+int sgp_ep_sync(struct sgp_ep *ep)
+{
+	int err;
+
+	if (!ep)
+		return sgp_fail(EINVAL, "no endpoint");
+	sgp_lock(&ep->send.lock);
+	err = sgp_ep_sync_locked(ep);
+	sgp_unlock(&ep->send.lock);
+	return err ? sgp_fail(err, "the send queue's tail cannot be retired now: %s", strerror(err))
+		   : 0;
+}
