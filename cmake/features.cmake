@@ -3,6 +3,8 @@ include(CheckSymbolExists)
 include(CheckCSourceCompiles)
 pkg_check_modules(NUMA IMPORTED_TARGET numa)
 set(SGP_HAVE_NUMA ${NUMA_FOUND})
+include(CheckIncludeFile)
+check_include_file(sys/sdt.h SGP_HAVE_SDT)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/config.h.in ${PROJECT_BINARY_DIR}/config/sgp_config.h)
 configure_file(${PROJECT_SOURCE_DIR}/include/sgpool/version.h.in
                ${PROJECT_BINARY_DIR}/include/sgpool/version.h)

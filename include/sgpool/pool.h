@@ -18,11 +18,11 @@
 
 #include <infiniband/verbs.h>
 #include <sgpool/export.h>
+#include <sgpool/inline.h>
 
 SGP_BEGIN_DECLS
 
-struct sgp_pool;
-struct sgp_chunk;
+/* struct sgp_pool and struct sgp_chunk are opaque: what inline.h shows of them is the library's. */
 
 /* What backs a pool's memory. PREFER takes the next smaller kind where one cannot be had. */
 enum sgp_pages {
@@ -46,18 +46,33 @@ struct sgp_class_attr {
 	size_t max_chunks; /* how many growth may make it; 0: as chunks */
 	uint32_t align;    /* a power of two on which each chunk starts, at most a page; 0: chosen */
 	uint32_t flags;    /* 0 */
+	size_t reserve;    /* the last ones are for SGP_GET_RESERVED */
+	size_t low_water;  /* a helper thread makes more when fewer are free; 0: none */
 };
 
-/* What a pool is made of. Zero the whole structure first: 0 means the default everywhere. */
+/*
+ * What a pool is made of. Zero the whole structure first: 0 means the default everywhere.
+ *
+ * align: up to 64 the chunks are strided: an odd number of cache lines apart, so that their first
+ * lines spread over the processor's cache; above, each starts on a multiple of align. By default
+ * chunks of a page or more are aligned to a page, smaller ones strided.
+ */
 struct sgp_pool_attr {
 	uint32_t comp_mask; /* 0; a later version's members come with a bit each */
 	uint32_t flags;     /* SGP_POOL_* */
-	const struct sgp_class_attr *classes;
-	uint32_t nclasses; /* 1 in this version */
+	const struct sgp_class_attr *classes; /* of different sizes, in any order */
+	uint32_t nclasses;
 	enum sgp_pages pages;
 	int numa_node;       /* with SGP_POOL_NUMA */
 	size_t max_bytes;    /* addresses to reserve, for ever; 0: what max_chunks needs */
 	size_t region_bytes; /* the largest region; 0: chosen. The device's max_mr_size cuts it too */
+	/* Regions that were free for so long are given back by a helper thread; 0: never. */
+	uint32_t idle_ms;
+	/* Threads that make a large region's pages present; 0: as many as processors. */
+	uint32_t populate_threads;
+	/* Called now and then while they do, by the thread that grows the pool; NULL: not. */
+	void (*progress)(void *progress_arg, size_t bytes_done, size_t bytes);
+	void *progress_arg;
 };
 
 /*
@@ -91,17 +106,47 @@ SGP_API int sgp_pool_destroy(struct sgp_pool *pool);
  */
 SGP_API int sgp_pool_grow(struct sgp_pool *pool, size_t size, size_t nchunks);
 
-/* Flags of a get: none in this version. */
+/*
+ * Give free regions back: deregister them and return their pages, while others use the pool.
+ *
+ * size: of the class that serves it; 0: all classes. keep: chunks that each class keeps at least.
+ * Chunks that other threads hold in their caches are collected first. A region goes when all of its
+ * chunks are free.
+ * Returns 0, also when there was nothing to give; -1 with errno: EMSGSIZE, or the errno of
+ * ibv_dereg_mr(3), and that region stays in use.
+ */
+SGP_API int sgp_pool_trim(struct sgp_pool *pool, size_t size, size_t keep);
+
+/*
+ * Change a class's limits while it is in use.
+ *
+ * max_chunks: at most so many may be out of the pool's centre at once; more of them stay with their
+ * owners until they are put. reserve: the last ones are for SGP_GET_RESERVED.
+ * Returns 0; -1 with EMSGSIZE, or EINVAL when max_chunks is 0 or above what the pool was made with,
+ * or reserve above max_chunks.
+ */
+SGP_API int sgp_pool_set_limits(struct sgp_pool *pool, size_t size, size_t max_chunks,
+				size_t reserve);
+
+/* Flags of a get. */
+enum {
+	SGP_MAY_GROW = 1 << 0,     /* register more memory when none is free: not for a data path */
+	SGP_GET_RESERVED = 1 << 1, /* the class's reserve may be used */
+};
 
 /*
  * Take a chunk of at least size bytes; the caller gets one reference.
  *
- * The chunk's memory is registered and holds whatever was in it before. flags: 0.
+ * The smallest class that is large enough serves, in constant time. The chunk's memory is registered
+ * and holds whatever was in it before. flags: SGP_MAY_GROW, SGP_GET_RESERVED, or 0.
+ * Free chunks in the caches of other threads are found too. Not for signal handlers.
  * Returns the chunk, to be ended by sgp_chunk_put(), sgp_sgl_append() or another call that takes
  * the reference over; NULL with errno:
- *   ENOBUFS   none is free: temporary, put one or grow
+ *   ENOBUFS   none is free, or only the reserve: temporary, put one, wait or grow
  *   EMSGSIZE  size is larger than the largest class: can never be had here
  *   EINVAL    size is 0, or flags are wrong
+ *   EPERM     in a forked child
+ *   with SGP_MAY_GROW also the errno of sgp_pool_grow()
  */
 SGP_API struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags);
 
@@ -112,6 +157,57 @@ SGP_API struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int f
  */
 SGP_API int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags,
 			      struct sgp_chunk *chunks[], size_t n);
+
+/*
+ * The same, and describe each chunk's first size bytes in sge[0 .. n - 1], under the keys of the
+ * pool's first protection domain.
+ */
+SGP_API int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags,
+			     struct sgp_chunk *chunks[], struct ibv_sge sge[], size_t n);
+
+/*
+ * The same as sgp_pool_get_bulk(), but wait for at most timeout_ms milliseconds, -1 for ever.
+ *
+ * Those who wait are served in order, each with all of its n chunks at once, by whichever thread
+ * puts; those with SGP_GET_RESERVED before the others. A get does not overtake them.
+ * Returns 0; -1 with errno as sgp_pool_get(), but ETIMEDOUT instead of ENOBUFS; EINVAL also when n
+ * is more than the class can ever have.
+ */
+SGP_API int sgp_pool_get_wait(struct sgp_pool *pool, size_t size, int flags,
+			      struct sgp_chunk *chunks[], size_t n, int timeout_ms);
+
+/*
+ * A wait that blocks nobody, for event loops. The caller provides the storage, zeroes it, sets the
+ * first three members, and may embed it in a structure of its own.
+ */
+struct sgp_waiter {
+	/* Called once the chunks are there, by the thread that put the last one, with no lock held. */
+	void (*ready)(struct sgp_waiter *waiter);
+	struct sgp_chunk **chunks; /* [n], filled in then */
+	size_t n;
+	/* The library's. */
+	struct sgp_class *cls;
+	struct sgp_waiter *next;
+	void *cond;
+	int flags, state;
+};
+
+/*
+ * Take waiter->n chunks as soon as they can be had. It queues with those of sgp_pool_get_wait(), and
+ * may block for as long as a preempted thread of the process needs to go on.
+ *
+ * Returns 1 when they are there already (ready() is not called), 0 when ready() will be called; the
+ * waiter and its array must stand until then. -1 with errno as sgp_pool_get_wait(), and it is not
+ * queued.
+ */
+SGP_API int sgp_waiter_start(struct sgp_waiter *waiter, struct sgp_pool *pool, size_t size,
+			     int flags);
+
+/*
+ * Take a waiter back. Returns 1: ready() will not be called. 0: it was served before; ready() has
+ * been, is being or will be called, and the chunks are the caller's.
+ */
+SGP_API int sgp_waiter_cancel(struct sgp_waiter *waiter);
 
 /* Take one reference more to a chunk that the caller holds. */
 SGP_API void sgp_chunk_ref(struct sgp_chunk *chunk);
@@ -144,10 +240,27 @@ SGP_API struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk);
  */
 SGP_API struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr);
 
-/* What a pool has and did. Numbers are read one after the other, while others use the pool. */
+/* What a class has and did. */
+struct sgp_class_stats {
+	size_t size;         /* bytes a chunk */
+	uint64_t max_chunks; /* the limit, see sgp_pool_set_limits() */
+	uint64_t reserve;
+	uint64_t chunks;     /* made so far: free + cached + live */
+	uint64_t free;       /* in the centre, for everybody */
+	uint64_t cached;     /* in the threads' caches */
+	uint64_t live;       /* held by someone */
+	uint64_t peak;       /* the most that were cached or live at once */
+	uint64_t exhausted;  /* gets that found none */
+	uint64_t waits;      /* gets that had to wait */
+	uint64_t reclaims;   /* times that the threads' caches were emptied since chunks were short */
+	uint64_t growths, trims; /* regions made after the creation, and given back */
+	uint64_t bytes;      /* of registered memory */
+};
+
+/* What a pool has and did, over all classes. */
 struct sgp_pool_stats {
 	uint64_t chunks;           /* made so far */
-	uint64_t free;             /* of these, in the pool */
+	uint64_t free;             /* of these, in the pool, caches included */
 	uint64_t live;             /* of these, held by someone */
 	uint64_t regions;          /* pieces of memory, each registered once */
 	uint64_t registrations;    /* calls of ibv_reg_mr(3) that succeeded, since creation */
@@ -155,10 +268,65 @@ struct sgp_pool_stats {
 	uint64_t bytes_registered; /* now */
 	uint64_t bytes_reserved;   /* addresses */
 	uint64_t page_size;        /* what the first region is backed by, in bytes */
+	uint64_t cached;           /* of the free ones, in the threads' caches */
+	uint32_t nclasses;
 };
 
-/* Fill in *stats. Returns 0. */
+/*
+ * Fill in *stats. No lock of the data path is taken: the numbers are read one after the other while
+ * others use the pool, and fit together when nobody does. Returns 0.
+ */
 SGP_API int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats);
+
+/* The same for class number index, the smallest size being number 0. Returns 0; -1 with EINVAL. */
+SGP_API int sgp_pool_class_stats(struct sgp_pool *pool, uint32_t index,
+				 struct sgp_class_stats *stats);
+
+enum sgp_stats_format {
+	SGP_STATS_TEXT = 0,   /* a table for people */
+	SGP_STATS_JSON,       /* one object on one line */
+	SGP_STATS_PROMETHEUS, /* Prometheus's text exposition, with the label pool="name" */
+};
+
+/*
+ * Write the statistics as text into buf[0 .. size - 1], cut off and 0-terminated as by snprintf(3).
+ *
+ * name: tells this pool from others in the output; NULL: "sgpool".
+ * Returns the length of the whole text; -1 with EINVAL.
+ */
+SGP_API int sgp_pool_stats_print(struct sgp_pool *pool, const char *name,
+				 enum sgp_stats_format format, char *buf, size_t size);
+
+#ifndef SGP_NO_INLINE
+/*
+ * The same functions, inline as long as the calling thread has what it needs at hand. Each is still a
+ * function: its address can be taken, and (sgp_pool_get)(pool, size, 0) calls it.
+ */
+static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_t size, int flags)
+{
+	if ((flags & ~(SGP_MAY_GROW | SGP_GET_RESERVED)) == 0) {
+		struct sgp_chunk *chunk = sgp_mag_get(pool, size);
+
+		if (SGP_LIKELY(chunk != NULL))
+			return chunk;
+	}
+	return sgp_pool_get(pool, size, flags);
+}
+#define sgp_pool_get(pool, size, flags) sgp_pool_get_inline(pool, size, flags)
+
+static inline void sgp_chunk_put_inline(struct sgp_chunk *chunk)
+{
+	if (SGP_LIKELY(chunk != NULL) && !SGP_LIKELY(sgp_mag_put(chunk)))
+		sgp_chunk_put(chunk);
+}
+#define sgp_chunk_put(chunk) sgp_chunk_put_inline(chunk)
+
+static inline void *sgp_chunk_addr_inline(const struct sgp_chunk *chunk)
+{
+	return SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) ? chunk->addr : sgp_chunk_addr(chunk);
+}
+#define sgp_chunk_addr(chunk) sgp_chunk_addr_inline(chunk)
+#endif
 
 SGP_END_DECLS
 

@@ -5,14 +5,29 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "pool/centre.h"
 #include "pool/errmsg.h"
+#include "pool/wait.h"
+
+/* Entries 4096 bytes behind the magazine's own line would share its cache set: 512 is slower. */
+#define CACHE_MOST  448
+#define CACHE_LEAST 4
+#define CACHE_SHARE 8 /* of a class's chunks, a thread may hide so many away: one in eight */
 
 static void check_locked(const struct sgp_class *cls)
 {
 	assert(cls->nfree <= cls->made);
 	assert(cls->made <= cls->max_chunks);
 	assert(cls->nfree == 0 || cls->free[cls->nfree - 1]->slab->cls == cls);
+}
+
+static void set(_Atomic size_t *where, size_t n)
+{
+	atomic_store_explicit(where, n, memory_order_relaxed);
+}
+
+static size_t get(const _Atomic size_t *where)
+{
+	return atomic_load_explicit(where, memory_order_relaxed);
 }
 
 static size_t stack_bytes(const struct sgp_class *cls)
@@ -22,6 +37,8 @@ static size_t stack_bytes(const struct sgp_class *cls)
 
 int sgp_centre_init(struct sgp_class *cls, const struct sgp_class_attr *attr)
 {
+	pthread_mutexattr_t adaptive;
+
 	if (sgp_cut_init(&cls->cut, attr->size, attr->align))
 		return -1;
 	cls->max_chunks = attr->max_chunks ? attr->max_chunks : attr->chunks;
@@ -31,11 +48,28 @@ int sgp_centre_init(struct sgp_class *cls, const struct sgp_class_attr *attr)
 	if (cls->max_chunks > SIZE_MAX / 8 / cls->cut.stride)
 		return sgp_fail(EINVAL, "%zu chunks of %zu bytes are more than fit in memory",
 				cls->max_chunks, attr->size);
+	if (attr->reserve > cls->max_chunks || attr->low_water > cls->max_chunks)
+		return sgp_fail(EINVAL, "a reserve of %zu or a low water of %zu of %zu chunks",
+				attr->reserve, attr->low_water, cls->max_chunks);
 	cls->free = mmap(NULL, stack_bytes(cls), PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (cls->free == MAP_FAILED)
 		return sgp_fail(ENOMEM, "no memory to keep account of %zu chunks", cls->max_chunks);
-	pthread_mutex_init(&cls->lock, NULL);
+	cls->initial_chunks = attr->chunks;
+	cls->cap = cls->max_chunks;
+	cls->reserve = attr->reserve;
+	cls->low_water = attr->low_water;
+	cls->cache_chunks = cls->max_chunks / CACHE_SHARE;
+	if (cls->cache_chunks > CACHE_MOST)
+		cls->cache_chunks = CACHE_MOST;
+	if (cls->cache_chunks < CACHE_LEAST)
+		cls->cache_chunks = 0;
+	/* It is held for the copy of a few hundred pointers: worth a short spin. */
+	pthread_mutexattr_init(&adaptive);
+	pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&cls->lock, &adaptive);
+	pthread_mutexattr_destroy(&adaptive);
+	sgp_waiters_init(cls);
 	return 0;
 }
 
@@ -45,60 +79,73 @@ void sgp_centre_fini(struct sgp_class *cls)
 	pthread_mutex_destroy(&cls->lock);
 }
 
-bool sgp_centre_get(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n)
+size_t sgp_centre_avail_locked(const struct sgp_class *cls, int flags)
 {
-	bool enough;
+	size_t n = get(&cls->nfree), out = get(&cls->made) - n;
+	size_t cap = get(&cls->cap), reserve = get(&cls->reserve);
+	size_t left = cap > out ? cap - out : 0;
 
-	pthread_mutex_lock(&cls->lock);
-	enough = n <= cls->nfree;
-	if (enough) {
-		cls->nfree -= n;
-		memcpy(chunks, cls->free + cls->nfree, n * sizeof chunks[0]);
-	}
-	check_locked(cls);
-	pthread_mutex_unlock(&cls->lock);
-	return enough;
+	if (n > left)
+		n = left;
+	if (!(flags & SGP_GET_RESERVED))
+		n = n > reserve ? n - reserve : 0;
+	return n;
 }
 
-void sgp_centre_put(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n)
+void sgp_centre_take_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n)
 {
-	pthread_mutex_lock(&cls->lock);
-	memcpy(cls->free + cls->nfree, chunks, n * sizeof chunks[0]);
-	cls->nfree += n;
+	size_t nfree = get(&cls->nfree) - n, out = get(&cls->made) - nfree;
+
+	memcpy(chunks, cls->free + nfree, n * sizeof chunks[0]);
+	set(&cls->nfree, nfree);
+	if (nfree < cls->lowest)
+		cls->lowest = nfree;
+	if (out > atomic_load_explicit(&cls->count.peak, memory_order_relaxed))
+		atomic_store_explicit(&cls->count.peak, out, memory_order_relaxed);
 	check_locked(cls);
-	pthread_mutex_unlock(&cls->lock);
 }
 
-void sgp_centre_add(struct sgp_class *cls, struct sgp_slab *slab, size_t n)
+void sgp_centre_give_locked(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n)
 {
-	size_t i;
+	size_t nfree = get(&cls->nfree);
 
-	pthread_mutex_lock(&cls->lock);
+	memcpy(cls->free + nfree, chunks, n * sizeof chunks[0]);
+	set(&cls->nfree, nfree + n);
+	check_locked(cls);
+}
+
+void sgp_centre_add_locked(struct sgp_class *cls, struct sgp_slab *slab, size_t n)
+{
+	size_t nfree = get(&cls->nfree), made = get(&slab->made), i;
+
 	/* The lowest address on top, so that a young pool hands its memory out in order. */
 	for (i = n; i-- > 0;)
-		cls->free[cls->nfree++] = &slab->chunks[slab->made + i];
-	slab->made += n;
-	cls->made += n;
+		cls->free[nfree++] = &slab->chunks[made + i];
+	/* Release: who finds a chunk of the slab by its address sees the descriptor whole. */
+	atomic_store_explicit(&slab->made, made + n, memory_order_release);
+	set(&cls->made, get(&cls->made) + n);
+	set(&cls->nfree, nfree);
 	check_locked(cls);
-	pthread_mutex_unlock(&cls->lock);
 }
 
-void sgp_centre_retire(struct sgp_class *cls)
+void sgp_centre_remove_locked(struct sgp_class *cls)
 {
+	size_t nfree = get(&cls->nfree), made = get(&cls->made), kept = 0, i;
 	struct sgp_slab *slab;
 
-	pthread_mutex_lock(&cls->lock);
-	for (slab = cls->slabs; slab; slab = slab->next)
-		slab->made = 0;
-	cls->made = 0;
-	cls->nfree = 0;
-	pthread_mutex_unlock(&cls->lock);
-}
-
-void sgp_centre_count(struct sgp_class *cls, size_t *made, size_t *nfree)
-{
-	pthread_mutex_lock(&cls->lock);
-	*made = cls->made;
-	*nfree = cls->nfree;
-	pthread_mutex_unlock(&cls->lock);
+	for (i = 0; i < nfree; i++)
+		if (!cls->free[i]->slab->leaving)
+			cls->free[kept++] = cls->free[i];
+	for (slab = cls->slabs; slab; slab = slab->next) {
+		if (slab->leaving) {
+			made -= slab->made;
+			set(&slab->made, 0);
+		}
+	}
+	assert(nfree - kept == get(&cls->made) - made);
+	set(&cls->nfree, kept);
+	set(&cls->made, made);
+	if (cls->lowest > kept)
+		cls->lowest = kept;
+	check_locked(cls);
 }

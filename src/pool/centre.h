@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The centre of a size class: the stack of its free chunks that all threads share.
+ * The centre of a size class: the stack of its free chunks that all threads share, and who may take
+ * from it.
  *
  *      free[0 .. nfree - 1]   pointers to descriptors; the last one put is the first one got
  *
  * The stack's addresses are reserved for max_chunks at the beginning, so that neither a put nor
- * growth has to enlarge it.
+ * growth has to enlarge it. Chunks in the threads' caches count as taken: reserve and cap are about
+ * what the centre hands out.
  *
- * Locking: lock protects the members below it. It is the innermost lock of the pool.
+ * Locking: lock protects the members below it; a name that ends in _locked wants it held. It is the
+ * innermost lock of the pool. nfree, made and the counters are written under it and read by
+ * statistics without.
  */
 #ifndef SGP_CENTRE_H
 #define SGP_CENTRE_H
@@ -17,34 +21,72 @@
 
 #include "pool/slab.h"
 
+struct sgp_cache;
+
+/* Waiters of one kind, the first one to be served first. */
+struct sgp_waiter_queue {
+	struct sgp_waiter *first, **last;
+};
+
+/* What happened in a class, since the pool was made. */
+struct sgp_class_counters {
+	_Atomic uint64_t peak;      /* the most chunks out of the centre at once */
+	_Atomic uint64_t exhausted; /* gets that found no chunk */
+	_Atomic uint64_t waits;     /* gets that waited */
+	_Atomic uint64_t reclaims;  /* times that the caches were emptied for one thread's need */
+	_Atomic uint64_t growths, trims;
+};
+
 struct sgp_class {
 	struct sgp_cut cut;
+	struct sgp_pool *pool;
 	size_t max_chunks;
+	size_t initial_chunks;
+	size_t cache_chunks;    /* capacity of a thread's cache; 0: none */
+	size_t low_water;       /* the helper grows the class below it */
 	struct sgp_slab *slabs; /* changed under the pool's growth lock */
+	_Atomic size_t bytes;   /* registered for it; likewise */
+	uint16_t slot;          /* index of the class's magazines, 0: none */
 
 	_Alignas(64) pthread_mutex_t lock;
 	struct sgp_chunk **free; /* [max_chunks] */
-	size_t nfree;
-	size_t made; /* chunks of the class */
+	_Atomic size_t nfree;
+	_Atomic size_t made;    /* chunks of the class */
+	_Atomic size_t cap;     /* at most so many may be out of the centre */
+	_Atomic size_t reserve; /* the last ones are for SGP_GET_RESERVED */
+	bool pressure;          /* chunks are short: caches stay closed, puts go to the centre */
+	bool unsettled;         /* a cache that was to be emptied had its owner inside */
+	size_t lowest;          /* nfree at its lowest, since the helper looked */
+	struct sgp_cache *caches;
+	struct sgp_waiter_queue waiters[2]; /* [1]: with SGP_GET_RESERVED */
+	struct sgp_class_counters count;
 };
 
 /* Set up a class without chunks. Returns 0, or -1 with EINVAL or ENOMEM. */
 int sgp_centre_init(struct sgp_class *cls, const struct sgp_class_attr *attr);
 void sgp_centre_fini(struct sgp_class *cls);
 
-/* Take n chunks: all or none. Returns true when they were taken. */
-bool sgp_centre_get(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n);
+/* How many chunks a get with these flags may take now, not asking who waits. */
+size_t sgp_centre_avail_locked(const struct sgp_class *cls, int flags);
 
-/* Return n chunks without references. */
-void sgp_centre_put(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n);
+/* Take n chunks, which must be there. */
+void sgp_centre_take_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n);
+
+/* Return n chunks without references. Who waits is the caller's to think of. */
+void sgp_centre_give_locked(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n);
 
 /* Put n more chunks of a slab into use. The slab has the room and is published. */
-void sgp_centre_add(struct sgp_class *cls, struct sgp_slab *slab, size_t n);
+void sgp_centre_add_locked(struct sgp_class *cls, struct sgp_slab *slab, size_t n);
 
-/* The class has no chunks any more: what there is of it is about to be taken apart. */
-void sgp_centre_retire(struct sgp_class *cls);
+/* Take the slabs that are leaving out of use; all their chunks are in the centre. */
+void sgp_centre_remove_locked(struct sgp_class *cls);
 
-/* Chunks made and free, at one moment. */
-void sgp_centre_count(struct sgp_class *cls, size_t *made, size_t *nfree);
+/* Count one event; only one thread at a time may. */
+static inline void sgp_count(_Atomic uint64_t *counter)
+{
+	uint64_t n = atomic_load_explicit(counter, memory_order_relaxed);
+
+	atomic_store_explicit(counter, n + 1, memory_order_relaxed);
+}
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A pool compared with its invariants, see sgp_pool_check(). */
+#include "pool/cache.h"
 #include "pool/pool.h"
 
 static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab)
@@ -18,25 +19,22 @@ static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab
 		if (sgp_pool_chunk_at(pool, chunk->addr) != chunk ||
 		    sgp_pool_chunk_at(pool, end) != chunk)
 			return "an address does not lead to its chunk";
-		if (chunk->slab != slab || chunk->lkey != slab->region.mr->lkey)
+		if (chunk->slab != slab || chunk->slot != slab->cls->slot ||
+		    chunk->lkey != slab->region.mr->lkey)
 			return "a descriptor does not fit its slab";
 	}
 	return NULL;
 }
 
-/* Each free chunk is marked as it is met, so that one that is met twice shows. */
-static const char *check_free(const struct sgp_class *cls)
+/* Free chunks in an array: each is marked as it is met, so that one that is met twice shows. */
+static const char *check_free(const struct sgp_class *cls, struct sgp_chunk *const free[], size_t n)
 {
-	struct sgp_slab *slab;
 	size_t i;
 
-	for (slab = cls->slabs; slab; slab = slab->next)
-		for (i = 0; i < slab->made; i++)
-			slab->chunks[i].mark = 0;
-	for (i = 0; i < cls->nfree; i++) {
-		struct sgp_chunk *chunk = cls->free[i];
+	for (i = 0; i < n; i++) {
+		struct sgp_chunk *chunk = free[i];
+		struct sgp_slab *slab = chunk->slab;
 
-		slab = chunk->slab;
 		if (slab->cls != cls || chunk < slab->chunks || chunk >= slab->chunks + slab->made)
 			return "a free chunk is not of this class";
 		if (chunk->mark++)
@@ -47,24 +45,40 @@ static const char *check_free(const struct sgp_class *cls)
 	return NULL;
 }
 
+static const char *check_class(struct sgp_class *cls)
+{
+	size_t made = 0, free = cls->nfree, i;
+	struct sgp_cache *cache;
+	struct sgp_slab *slab;
+	const char *wrong;
+
+	for (slab = cls->slabs; slab; slab = slab->next) {
+		made += slab->made;
+		wrong = check_slab(cls->pool, slab);
+		if (wrong)
+			return wrong;
+		for (i = 0; i < slab->made; i++)
+			slab->chunks[i].mark = 0;
+	}
+	wrong = check_free(cls, cls->free, cls->nfree);
+	for (cache = cls->caches; cache && !wrong; cache = cache->next_of_class) {
+		size_t n = sgp_cache_count(cache);
+
+		free += n;
+		wrong = n > cls->cache_chunks ? "a cache is too full"
+					      : check_free(cls, cache->items, n);
+	}
+	if (!wrong && (made != cls->made || free > made || made > cls->max_chunks))
+		wrong = "chunks are not free + live";
+	return wrong;
+}
+
 const char *sgp_pool_check(struct sgp_pool *pool)
 {
 	const char *wrong = NULL;
 	uint32_t i;
 
-	for (i = 0; i < pool->nclasses && !wrong; i++) {
-		struct sgp_class *cls = &pool->classes[i];
-		struct sgp_slab *slab;
-		size_t made = 0;
-
-		for (slab = cls->slabs; slab && !wrong; slab = slab->next) {
-			made += slab->made;
-			wrong = check_slab(pool, slab);
-		}
-		if (!wrong && (made != cls->made || cls->nfree > made))
-			wrong = "chunks are not free + live";
-		if (!wrong)
-			wrong = check_free(cls);
-	}
+	for (i = 0; i < pool->nclasses && !wrong; i++)
+		wrong = check_class(&pool->classes[i]);
 	return wrong;
 }

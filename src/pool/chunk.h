@@ -9,9 +9,7 @@
 #ifndef SGP_CHUNK_H
 #define SGP_CHUNK_H
 
-#include <stdint.h>
-
-#include "sgpool/pool.h"
+#include "pool/slab.h"
 
 /*
  * The index of pd, one use more. Returns 0 .. 63; -1 with ENOSPC when 64 are in use. Thread-safe.
@@ -21,12 +19,21 @@ int sgp_pd_acquire(struct ibv_pd *pd);
 void sgp_pd_release(int index);
 
 /* The domains on which the chunk's region is registered, a bit each. */
-uint64_t sgp_chunk_pds(const struct sgp_chunk *chunk);
+static inline uint64_t sgp_chunk_pds(const struct sgp_chunk *chunk)
+{
+	return chunk->slab->region.pds;
+}
 
 /* What tells one registration from another: equal for chunks of one region. */
-const void *sgp_chunk_region(const struct sgp_chunk *chunk);
+static inline const void *sgp_chunk_region(const struct sgp_chunk *chunk)
+{
+	return &chunk->slab->region;
+}
 
 /* The IBV_ACCESS_* rights of the region's registration. */
-uint32_t sgp_chunk_access(const struct sgp_chunk *chunk);
+static inline uint32_t sgp_chunk_access(const struct sgp_chunk *chunk)
+{
+	return chunk->slab->region.access;
+}
 
 #endif

@@ -15,15 +15,13 @@
 
 #include "pool/errmsg.h"
 #include "pool/memory.h"
+#include "pool/populate.h"
 #include "sgp_config.h"
 
 #if SGP_HAVE_NUMA
 #include <numaif.h>
 #endif
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MAP_HUGE_SHIFT
 #define MAP_HUGE_SHIFT 26
 #endif
@@ -145,26 +143,6 @@ static void mark(struct sgp_memory *mem, size_t first, size_t n, uint8_t state)
 		mem->used_up_to = first + n;
 }
 
-/*
- * Make every page present, so that a lack of memory is an errno here and not SIGBUS at the first
- * touch. MADV_POPULATE_WRITE is Linux 5.14; before it, touching is what there is.
- */
-static int populate(char *addr, size_t bytes, size_t page)
-{
-	size_t i;
-
-	while (madvise(addr, bytes, MADV_POPULATE_WRITE)) {
-		if (errno == EINTR)
-			continue;
-		if (errno != EINVAL)
-			return errno == EFAULT ? ENOMEM : errno;
-		for (i = 0; i < bytes; i += page)
-			*(volatile char *)(addr + i) = 0;
-		return 0;
-	}
-	return 0;
-}
-
 /* The memory's NUMA node, before the first touch. Returns a positive errno. */
 static int place(char *addr, size_t bytes, int node)
 {
@@ -193,7 +171,7 @@ static void make_inaccessible(char *addr, size_t bytes)
 	mprotect(addr, bytes, PROT_NONE);
 }
 
-static int commit_base(char *addr, size_t bytes, int node, bool thp)
+static int commit_base(char *addr, size_t bytes, const struct sgp_backing *backing, bool thp)
 {
 	int err;
 
@@ -201,9 +179,9 @@ static int commit_base(char *addr, size_t bytes, int node, bool thp)
 		return errno;
 	/* Advice only: where there are no transparent hugepages the memory is as good. */
 	madvise(addr, bytes, thp ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-	err = place(addr, bytes, node);
+	err = place(addr, bytes, backing->node);
 	if (!err)
-		err = populate(addr, bytes, sgp_page_size());
+		err = sgp_populate(addr, bytes, sgp_page_size(), backing);
 	if (err)
 		make_inaccessible(addr, bytes);
 	return err;
@@ -227,8 +205,8 @@ static void plug(struct sgp_memory *mem, char *addr, size_t bytes)
 /*
  * Map hugepages elsewhere, make them present, move them in. Moving hugepages is Linux 5.16.
  */
-static int commit_huge(struct sgp_memory *mem, char *addr, size_t bytes, int node,
-		       unsigned int shift)
+static int commit_huge(struct sgp_memory *mem, char *addr, size_t bytes,
+		       const struct sgp_backing *backing, unsigned int shift)
 {
 	char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (int)(shift << MAP_HUGE_SHIFT),
@@ -237,9 +215,9 @@ static int commit_huge(struct sgp_memory *mem, char *addr, size_t bytes, int nod
 
 	if (map == MAP_FAILED)
 		return errno == EINVAL ? ENOMEM : errno; /* EINVAL: not a size this machine has */
-	err = place(map, bytes, node);
+	err = place(map, bytes, backing->node);
 	if (!err)
-		err = populate(map, bytes, (size_t)1 << shift);
+		err = sgp_populate(map, bytes, (size_t)1 << shift, backing);
 	if (!err && advise(map, bytes))
 		err = errno;
 	if (err) {
@@ -276,9 +254,9 @@ static int try_kind(struct sgp_memory *mem, size_t bytes, const struct sgp_backi
 		return ENOBUFS;
 	addr = mem->base + (first << mem->shift);
 	if (kind.shift)
-		err = commit_huge(mem, addr, bytes, backing->node, kind.shift);
+		err = commit_huge(mem, addr, bytes, backing, kind.shift);
 	else
-		err = commit_base(addr, bytes, backing->node, kind.thp);
+		err = commit_base(addr, bytes, backing, kind.thp);
 	if (err)
 		return err;
 	mark(mem, first, n, GRANULE_USED);

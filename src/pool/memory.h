@@ -44,6 +44,9 @@ struct sgp_backing {
 	enum sgp_pages pages;
 	int node;         /* NUMA node, or -1 */
 	size_t max_bytes; /* a piece may not become larger than this by rounding up */
+	uint32_t threads; /* that make a large piece present; 0: as many as processors */
+	void (*progress)(void *progress_arg, size_t bytes_done, size_t bytes); /* or NULL */
+	void *progress_arg;
 };
 
 size_t sgp_page_size(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The pool: its beginning and end, growth, and what is asked about it; see pool.h.
+ * The pool's beginning and end, and how its addresses are laid out; see pool.h.
  */
 #include <assert.h>
 #include <errno.h>
@@ -8,146 +8,28 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "pool/chunk.h"
+#include "pool/cache.h"
 #include "pool/errmsg.h"
-#include "pool/pool.h"
+#include "pool/grow.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
 
-#ifdef SGP_DEBUG
-#define check_pool(pool) assert(sgp_pool_check(pool) == NULL)
-#else
-#define check_pool(pool) ((void)(pool))
-#endif
+#define MAX_CLASSES 4096
 
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 {
+	struct sgp_class *cls = pool->classes, *end = cls + pool->nclasses;
+
 	if (size == 0)
 		return sgp_fail_null(EINVAL, "a chunk of 0 bytes");
-	if (size > pool->classes[0].cut.size)
+	if (size > end[-1].cut.size)
 		return sgp_fail_null(EMSGSIZE, "%zu bytes: the pool's largest chunks have %u", size,
-				     pool->classes[0].cut.size);
-	return &pool->classes[0];
-}
-
-/* Enter the slab into the table, or take it out (to NULL). */
-static void map_slab(struct sgp_pool *pool, const struct sgp_slab *slab, struct sgp_slab *to)
-{
-	const struct sgp_piece *piece = &slab->region.piece;
-	size_t first = sgp_memory_granule(&pool->mem, piece->addr);
-	size_t last = sgp_memory_granule(&pool->mem, piece->addr + piece->bytes - 1), i;
-
-	for (i = first; i <= last; i++)
-		atomic_store_explicit(&pool->slab_at[i], to, memory_order_release);
-}
-
-/* Make a slab for n chunks and publish it; none of its chunks is in use yet. */
-static int add_slab(struct sgp_pool *pool, struct sgp_class *cls, size_t n)
-{
-	struct sgp_slab *slab = sgp_slab_make(&pool->mem, &pool->reg, &cls->cut, n, &pool->backing);
-
-	if (!slab)
-		return -1;
-	slab->cls = cls;
-	slab->pool = pool;
-	slab->next = cls->slabs;
-	cls->slabs = slab;
-	map_slab(pool, slab, slab);
-	if (pool->page_size == 0)
-		pool->page_size = slab->region.piece.page_size;
-	return 0;
-}
-
-/* End the class's newest slab. Returns 0, or -1 and the slab stays. */
-static int drop_slab(struct sgp_pool *pool, struct sgp_class *cls)
-{
-	struct sgp_slab *slab = cls->slabs;
-
-	map_slab(pool, slab, NULL);
-	cls->slabs = slab->next;
-	if (sgp_slab_end(slab, &pool->mem, &pool->reg)) {
-		cls->slabs = slab;
-		map_slab(pool, slab, slab);
-		return -1;
-	}
-	return 0;
-}
-
-/* How many chunks to give the next slab, n being wanted and most allowed. */
-static size_t slab_chunks(const struct sgp_pool *pool, const struct sgp_class *cls, size_t n,
-			  size_t most)
-{
-	size_t granule = (size_t)1 << pool->mem.shift;
-	size_t largest = sgp_cut_fit(&cls->cut, pool->backing.max_bytes);
-	/* A slab owns its granules whole: filling them saves addresses and registrations. */
-	size_t whole = sgp_round_up(sgp_cut_bytes(&cls->cut, n < largest ? n : largest), granule);
-	size_t fit = sgp_cut_fit(&cls->cut, whole);
-
-	if (fit > largest)
-		fit = largest;
-	return fit < most ? fit : most;
-}
-
-static size_t room_left(const struct sgp_slab *slab)
-{
-	return slab->room - slab->made;
-}
-
-/*
- * Give the class n chunks more, or with most > n up to most where that costs no more addresses.
- * First all memory is made, then all of it is put into use, so that a failure leaves the class as
- * it was. (A slab that cannot be deregistered in the unwinding stays as room for the next growth.)
- */
-static int grow_class(struct sgp_pool *pool, struct sgp_class *cls, size_t n, size_t most)
-{
-	struct sgp_slab *before = cls->slabs, *slab;
-	size_t room = 0, use;
-
-	for (slab = cls->slabs; slab; slab = slab->next)
-		room += room_left(slab);
-	while (room < n) {
-		if (add_slab(pool, cls, slab_chunks(pool, cls, n - room, most - room))) {
-			int err = errno;
-
-			while (cls->slabs != before && drop_slab(pool, cls) == 0)
-				;
-			errno = err;
-			return -1;
-		}
-		room += cls->slabs->room;
-	}
-	if (n < most)
-		n = room < most ? room : most;
-	for (slab = cls->slabs; slab && n; slab = slab->next) {
-		use = room_left(slab) < n ? room_left(slab) : n;
-		if (use)
-			sgp_centre_add(cls, slab, use);
-		n -= use;
-	}
-	return 0;
-}
-
-int sgp_pool_grow(struct sgp_pool *pool, size_t size, size_t nchunks)
-{
-	struct sgp_class *cls;
-	size_t left;
-	int ret;
-
-	if (nchunks == 0)
-		return sgp_fail(EINVAL, "growth by 0 chunks");
-	cls = sgp_pool_class(pool, size);
-	if (!cls)
-		return -1;
-	pthread_mutex_lock(&pool->grow);
-	left = cls->max_chunks - cls->made;
-	if (nchunks > left)
-		ret = sgp_fail(ENOBUFS, "%zu chunks more: the class has %zu of at most %zu",
-			       nchunks, cls->made, cls->max_chunks);
-	else
-		ret = grow_class(pool, cls, nchunks, left);
-	pthread_mutex_unlock(&pool->grow);
-	return ret;
+				     end[-1].cut.size);
+	/* Few classes share a power of two. */
+	for (cls += pool->first_class[sgp_octave(size)]; cls->cut.size < size; cls++)
+		;
+	return cls;
 }
 
 /* Addresses for all that growth may ever make of the class, in the least favourable steps. */
@@ -233,8 +115,9 @@ static int check_attr(const struct sgp_pool_attr *attr)
 
 	if (attr->comp_mask || attr->flags & ~(uint32_t)SGP_POOL_NUMA)
 		return sgp_fail(EINVAL, "comp_mask or flags that this version does not know");
-	if (attr->nclasses != 1 || !attr->classes)
-		return sgp_fail(EINVAL, "%u size classes: one is possible", attr->nclasses);
+	if (attr->nclasses == 0 || attr->nclasses > MAX_CLASSES || !attr->classes)
+		return sgp_fail(EINVAL, "%u size classes: 1 to %d are possible", attr->nclasses,
+				MAX_CLASSES);
 	if (attr->pages < SGP_PAGES_PREFER_2M || attr->pages > SGP_PAGES_BASE)
 		return sgp_fail(EINVAL, "pages: not one of SGP_PAGES_*");
 	if (attr->flags & SGP_POOL_NUMA && attr->numa_node < 0)
@@ -272,60 +155,140 @@ static int set_backing(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 		.pages = attr->pages,
 		.node = attr->flags & SGP_POOL_NUMA ? attr->numa_node : -1,
 		.max_bytes = bytes,
+		.threads = attr->populate_threads,
+		.progress = attr->progress,
+		.progress_arg = attr->progress_arg,
 	};
 	return 0;
 }
 
 static void end_classes(struct sgp_pool *pool, uint32_t n)
 {
-	while (n-- > 0)
+	while (n-- > 0) {
+		if (pool->classes[n].slot)
+			sgp_slot_release(pool->classes[n].slot);
 		sgp_centre_fini(&pool->classes[n]);
+	}
 	free(pool->classes);
+}
+
+/* The tables from a size's power of two to the smallest class that may serve it. */
+static int fill_tables(struct sgp_pool *pool)
+{
+	uint32_t i = 0;
+
+	for (unsigned int octave = 0; octave < SGP_OCTAVES; octave++) {
+		size_t least = octave ? ((size_t)1 << (octave - 1)) + 1 : 1;
+
+		while (i < pool->nclasses && pool->classes[i].cut.size < least)
+			i++;
+		if (i == pool->nclasses)
+			break;
+		pool->first_class[octave] = (uint16_t)i;
+		pool->slot[octave] = pool->classes[i].slot;
+	}
+	for (i = 1; i < pool->nclasses; i++)
+		if (pool->classes[i].cut.size == pool->classes[i - 1].cut.size)
+			return sgp_fail(EINVAL, "two classes of %u bytes",
+					pool->classes[i].cut.size);
+	return 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const struct sgp_class_attr *x = a, *y = b;
+
+	return x->size < y->size ? -1 : x->size > y->size;
+}
+
+/* The attributes of the classes, the smallest size first; to be freed. NULL without memory. */
+static struct sgp_class_attr *sort_attr(const struct sgp_pool_attr *attr)
+{
+	struct sgp_class_attr *sorted = calloc(attr->nclasses, sizeof sorted[0]);
+
+	if (!sorted)
+		return sgp_fail_null(ENOMEM, "no memory for %u classes", attr->nclasses);
+	memcpy(sorted, attr->classes, attr->nclasses * sizeof sorted[0]);
+	qsort(sorted, attr->nclasses, sizeof sorted[0], by_size);
+	return sorted;
 }
 
 static int init_classes(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 {
+	size_t bytes = attr->nclasses * sizeof pool->classes[0];
+	struct sgp_class_attr *sorted = sort_attr(attr);
 	uint32_t i;
 
-	pool->classes =
-		aligned_alloc(_Alignof(struct sgp_class), attr->nclasses * sizeof pool->classes[0]);
-	if (!pool->classes)
+	if (!sorted)
+		return -1;
+	pool->classes = aligned_alloc(_Alignof(struct sgp_class), bytes);
+	if (!pool->classes) {
+		free(sorted);
 		return sgp_fail(ENOMEM, "no memory for %u classes", attr->nclasses);
-	memset(pool->classes, 0, attr->nclasses * sizeof pool->classes[0]);
-	for (i = 0; i < attr->nclasses; i++) {
-		if (sgp_centre_init(&pool->classes[i], &attr->classes[i])) {
-			end_classes(pool, i);
-			return -1;
-		}
 	}
-	pool->nclasses = attr->nclasses;
+	memset(pool->classes, 0, bytes);
+	for (i = 0; i < attr->nclasses; i++) {
+		struct sgp_class *cls = &pool->classes[i];
+
+		if (sgp_centre_init(cls, &sorted[i]))
+			break;
+		cls->pool = pool;
+		if (cls->cache_chunks)
+			cls->slot = sgp_slot_acquire();
+	}
+	pool->nclasses = i;
+	free(sorted);
+	if (i < attr->nclasses || fill_tables(pool)) {
+		end_classes(pool, i);
+		return -1;
+	}
 	return 0;
 }
 
-/* Deregister everything. Returns 0, or -1 and what could not be deregistered stays. */
-static int drop_slabs(struct sgp_pool *pool)
+/* The chunks that the attributes ask for, and the helper. */
+static int fill_pool(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 {
 	uint32_t i;
 
-	for (i = 0; i < pool->nclasses; i++)
-		while (pool->classes[i].slabs)
-			if (drop_slab(pool, &pool->classes[i]))
-				return -1;
-	return 0;
+	for (i = 0; i < pool->nclasses; i++) {
+		size_t n = pool->classes[i].initial_chunks;
+
+		if (n && sgp_grow_first(&pool->classes[i], n))
+			return -1;
+	}
+	return sgp_helper_start(pool, attr->idle_ms);
+}
+
+/* Free what is left of a pool without slabs. errno is left alone. */
+static void free_pool(struct sgp_pool *pool)
+{
+	int err = errno;
+
+	pthread_mutex_destroy(&pool->grow);
+	sgp_slabs_free(pool->spares);
+	unreserve(pool);
+	sgp_registrar_close(&pool->reg);
+	end_classes(pool, pool->nclasses);
+	free(pool);
+	errno = err;
 }
 
 struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *attr)
 {
 	struct sgp_pool *pool;
-	uint32_t i;
+	int err;
 
+	sgp_threads_init();
+	if (sgp_check_fork())
+		return NULL;
 	if (!pd || !attr)
 		return sgp_fail_null(EINVAL, "a pool needs a protection domain and attributes");
 	if (check_attr(attr))
 		return NULL;
-	pool = calloc(1, sizeof *pool);
+	pool = aligned_alloc(_Alignof(struct sgp_pool), sizeof *pool);
 	if (!pool)
 		return sgp_fail_null(ENOMEM, "no memory for a pool");
+	memset(pool, 0, sizeof *pool);
 	if (init_classes(pool, attr))
 		goto free_pool;
 	if (sgp_registrar_open(&pool->reg, pd))
@@ -333,26 +296,17 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 	if (set_backing(pool, attr) || reserve(pool, attr))
 		goto close_registrar;
 	pthread_mutex_init(&pool->grow, NULL);
-	for (i = 0; i < attr->nclasses; i++) {
-		size_t n = attr->classes[i].chunks;
-
-		if (n && grow_class(pool, &pool->classes[i], n, n))
-			goto drop;
-	}
-	check_pool(pool);
-	return pool;
-
-drop:;
-	int err = errno;
-
-	/* What the device keeps must stay mapped: such a pool is abandoned as it is. */
-	if (drop_slabs(pool)) {
+	if (fill_pool(pool, attr)) {
+		err = errno;
+		/* What the device keeps must stay mapped: such a pool is abandoned as it is. */
+		if (sgp_drop_all(pool) == 0)
+			free_pool(pool);
 		errno = err;
 		return NULL;
 	}
-	pthread_mutex_destroy(&pool->grow);
-	unreserve(pool);
-	errno = err;
+	sgp_debug_check(pool);
+	return pool;
+
 close_registrar:
 	sgp_registrar_close(&pool->reg);
 free_classes:
@@ -362,47 +316,88 @@ free_pool:
 	return NULL;
 }
 
-int sgp_pool_destroy(struct sgp_pool *pool)
+/* Chunks that are not in the centre once the caches are empty, and whether somebody waits. */
+static size_t in_use(struct sgp_class *cls, bool *waited_for)
 {
-	size_t made, nfree;
+	size_t n;
+
+	pthread_mutex_lock(&cls->lock);
+	sgp_reclaim_locked(cls);
+	n = cls->made - cls->nfree;
+	*waited_for = sgp_waited_for_locked(cls, 0);
+	pthread_mutex_unlock(&cls->lock);
+	return n;
+}
+
+/* Nothing may be out. Then the class's chunks are nobody's any more: they are about to go. */
+static int retire_classes(struct sgp_pool *pool)
+{
+	bool waited_for;
 	uint32_t i;
 
-	check_pool(pool);
 	for (i = 0; i < pool->nclasses; i++) {
-		sgp_centre_count(&pool->classes[i], &made, &nfree);
-		if (nfree < made)
-			return sgp_fail(EBUSY, "%zu chunks are still held", made - nfree);
+		size_t n = in_use(&pool->classes[i], &waited_for);
+
+		if (n)
+			return sgp_fail(EBUSY, "%zu chunks of %u bytes are still held", n,
+					pool->classes[i].cut.size);
+		if (waited_for)
+			return sgp_fail(EBUSY, "somebody waits for chunks of %u bytes",
+					pool->classes[i].cut.size);
 	}
-	for (i = 0; i < pool->nclasses; i++)
-		sgp_centre_retire(&pool->classes[i]);
-	if (drop_slabs(pool))
-		return -1;
-	unreserve(pool);
-	sgp_registrar_close(&pool->reg);
-	end_classes(pool, pool->nclasses);
-	pthread_mutex_destroy(&pool->grow);
-	free(pool);
+	sgp_helper_stop(pool);
+	for (i = 0; i < pool->nclasses; i++) {
+		struct sgp_class *cls = &pool->classes[i];
+		struct sgp_slab *slab;
+
+		pthread_mutex_lock(&cls->lock);
+		for (slab = cls->slabs; slab; slab = slab->next)
+			slab->leaving = true;
+		sgp_centre_remove_locked(cls);
+		pthread_mutex_unlock(&cls->lock);
+		sgp_caches_free(cls);
+	}
 	return 0;
 }
 
-int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
+int sgp_pool_destroy(struct sgp_pool *pool)
 {
-	size_t made, nfree;
-	uint32_t i;
+	int ret;
 
-	*stats = (struct sgp_pool_stats){
-		.registrations = pool->reg.registrations,
-		.deregistrations = pool->reg.deregistrations,
-		.bytes_registered = pool->reg.bytes,
-		.bytes_reserved = pool->mem.bytes,
-		.page_size = pool->page_size,
-	};
-	stats->regions = stats->registrations - stats->deregistrations;
-	for (i = 0; i < pool->nclasses; i++) {
-		sgp_centre_count(&pool->classes[i], &made, &nfree);
-		stats->chunks += made;
-		stats->free += nfree;
-		stats->live += made - nfree;
-	}
+	if (sgp_check_fork())
+		return -1;
+	sgp_debug_check(pool);
+	/* A thread that used the pool once may be ending now. */
+	sgp_threads_lock();
+	ret = retire_classes(pool);
+	sgp_threads_unlock();
+	if (ret || sgp_drop_all(pool))
+		return -1;
+	free_pool(pool);
+	return 0;
+}
+
+int sgp_pool_set_limits(struct sgp_pool *pool, size_t size, size_t max_chunks, size_t reserved)
+{
+	struct sgp_waiter *served = NULL;
+	struct sgp_class *cls;
+
+	if (sgp_check_fork())
+		return -1;
+	cls = sgp_pool_class(pool, size);
+	if (!cls)
+		return -1;
+	if (max_chunks == 0 || max_chunks > cls->max_chunks || reserved > max_chunks)
+		return sgp_fail(EINVAL,
+				"%zu chunks with a reserve of %zu: at most %zu are possible",
+				max_chunks, reserved, cls->max_chunks);
+	pthread_mutex_lock(&cls->lock);
+	cls->cap = max_chunks;
+	cls->reserve = reserved;
+	/* What sits in the caches must not get around the new limits. */
+	sgp_reclaim_locked(cls);
+	sgp_serve_locked(cls, &served);
+	pthread_mutex_unlock(&cls->lock);
+	sgp_served_run(served);
 	return 0;
 }

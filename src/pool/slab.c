@@ -42,61 +42,103 @@ size_t sgp_cut_fit(const struct sgp_cut *cut, size_t bytes)
 	return bytes < cut->size ? 0 : (bytes - cut->size) / cut->stride + 1;
 }
 
-static struct sgp_chunk *make_descriptors(struct sgp_slab *slab)
+static int alloc_descriptors(struct sgp_slab *slab)
 {
-	size_t bytes = sgp_round_up(slab->room * sizeof slab->chunks[0], CACHE_LINE), i;
-	struct sgp_chunk *chunks = aligned_alloc(CACHE_LINE, bytes);
+	size_t bytes = sgp_round_up(slab->room * sizeof slab->chunks[0], CACHE_LINE);
 
-	if (!chunks) {
-		sgp_fail(ENOMEM, "no memory for the descriptors of %zu chunks", slab->room);
-		return NULL;
-	}
+	slab->chunks = aligned_alloc(CACHE_LINE, bytes);
+	if (!slab->chunks)
+		return sgp_fail(ENOMEM, "no memory for the descriptors of %zu chunks", slab->room);
+	return 0;
+}
+
+static void init_descriptors(struct sgp_slab *slab, uint16_t slot)
+{
+	size_t i;
+
 	for (i = 0; i < slab->room; i++)
-		chunks[i] =
+		slab->chunks[i] =
 			(struct sgp_chunk){.addr = slab->region.piece.addr + i * slab->cut.stride,
 					   .slab = slab,
-					   .size = slab->cut.size};
-	return chunks;
+					   .size = slab->cut.size,
+					   .lkey = slab->region.mr->lkey,
+					   .slot = slot};
+}
+
+/* A slab with room for as many descriptors, an ended one or a new one. NULL without memory. */
+static struct sgp_slab *find_slab(size_t room, struct sgp_slab **spares)
+{
+	struct sgp_slab **p, *slab;
+
+	for (p = spares; (slab = *p); p = &slab->next) {
+		if (slab->room == room) {
+			*p = slab->next;
+			return slab;
+		}
+	}
+	slab = calloc(1, sizeof *slab);
+	if (!slab)
+		return sgp_fail_null(ENOMEM, "no memory for a slab");
+	slab->room = room;
+	if (alloc_descriptors(slab)) {
+		free(slab);
+		return NULL;
+	}
+	return slab;
+}
+
+static void make_spare(struct sgp_slab *slab, struct sgp_slab **spares)
+{
+	slab->made = 0;
+	slab->next = *spares;
+	*spares = slab;
 }
 
 struct sgp_slab *sgp_slab_make(struct sgp_memory *mem, struct sgp_registrar *reg,
-			       const struct sgp_cut *cut, size_t n,
-			       const struct sgp_backing *backing)
+			       const struct sgp_cut *cut, size_t n, uint16_t slot,
+			       const struct sgp_backing *backing, struct sgp_slab **spares)
 {
-	struct sgp_slab *slab = calloc(1, sizeof *slab);
-	size_t i;
+	struct sgp_region region;
+	struct sgp_slab *slab;
 
+	if (sgp_region_back(&region, mem, sgp_cut_bytes(cut, n), backing))
+		return NULL;
+	slab = find_slab(sgp_cut_fit(cut, region.piece.bytes), spares);
 	if (!slab)
-		return sgp_fail_null(ENOMEM, "no memory for a slab");
-	slab->cut = *cut;
-	if (sgp_region_back(&slab->region, mem, sgp_cut_bytes(cut, n), backing))
-		goto free_slab;
-	slab->room = sgp_cut_fit(cut, slab->region.piece.bytes);
-	slab->chunks = make_descriptors(slab);
-	if (!slab->chunks)
 		goto decommit;
-	if (sgp_region_register(&slab->region, reg))
-		goto free_chunks;
-	for (i = 0; i < slab->room; i++)
-		slab->chunks[i].lkey = slab->region.mr->lkey;
+	if (sgp_region_register(&region, reg))
+		goto keep_slab;
+	slab->region = region;
+	slab->cut = *cut;
+	slab->leaving = false;
+	init_descriptors(slab, slot);
 	return slab;
 
-free_chunks:
-	free(slab->chunks);
+keep_slab:
+	make_spare(slab, spares);
 decommit:
-	sgp_memory_decommit(mem, &slab->region.piece);
-free_slab:
-	free(slab);
+	sgp_memory_decommit(mem, &region.piece);
 	return NULL;
 }
 
-int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_registrar *reg)
+int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_registrar *reg,
+		 struct sgp_slab **spares)
 {
 	if (sgp_region_end(&slab->region, mem, reg))
 		return -1;
-	free(slab->chunks);
-	free(slab);
+	make_spare(slab, spares);
 	return 0;
+}
+
+void sgp_slabs_free(struct sgp_slab *spares)
+{
+	struct sgp_slab *slab;
+
+	while ((slab = spares)) {
+		spares = slab->next;
+		free(slab->chunks);
+		free(slab);
+	}
 }
 
 struct sgp_chunk *sgp_slab_chunk_at(struct sgp_slab *slab, const void *addr)

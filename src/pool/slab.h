@@ -18,18 +18,7 @@
 #include "pool/region.h"
 
 struct sgp_class;
-struct sgp_slab;
 
-/* A chunk's descriptor. At rest, in the pool as with a sole owner, refs is 0 and nothing is
- * written. */
-struct sgp_chunk {
-	void *addr;
-	struct sgp_slab *slab;
-	uint32_t size;
-	uint32_t lkey;         /* on the pool's first protection domain */
-	_Atomic uint32_t refs; /* references beyond the first */
-	uint32_t mark;         /* sgp_pool_check()'s */
-};
 _Static_assert(sizeof(struct sgp_chunk) == 32, "two descriptors a cache line");
 
 /* How chunks lie in a region. */
@@ -47,7 +36,9 @@ struct sgp_slab {
 	struct sgp_chunk *chunks; /* [room] */
 	size_t room;              /* chunks that fit */
 	_Atomic size_t made;      /* of these, in use by the class */
-	struct sgp_slab *next;    /* of its class */
+	size_t idle;              /* trim's: of these, in the centre */
+	bool leaving;             /* trim's: it goes */
+	struct sgp_slab *next;    /* of its class, or of the pool's spare ones */
 };
 
 /*
@@ -64,16 +55,24 @@ size_t sgp_cut_bytes(const struct sgp_cut *cut, size_t n);
 size_t sgp_cut_fit(const struct sgp_cut *cut, size_t bytes);
 
 /*
- * Make a slab of at least n chunks; none is in use yet.
+ * Make a slab of at least n chunks for a class whose magazines have the index slot; none of the
+ * chunks is in use yet. spares: ended slabs, one of which is used again if it fits.
  *
- * Returns it; NULL with ENOMEM or the errno of sgp_region_make(), and nothing changed.
+ * Returns it; NULL with ENOMEM or the errno of sgp_region_register(), and nothing changed.
  */
 struct sgp_slab *sgp_slab_make(struct sgp_memory *mem, struct sgp_registrar *reg,
-			       const struct sgp_cut *cut, size_t n,
-			       const struct sgp_backing *backing);
+			       const struct sgp_cut *cut, size_t n, uint16_t slot,
+			       const struct sgp_backing *backing, struct sgp_slab **spares);
 
-/* Undo it: the region ends and the descriptors are freed. Returns 0, or -1 as sgp_region_end(). */
-int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_registrar *reg);
+/*
+ * End the slab's region; the descriptors stay, and the slab goes to the spare ones. Returns 0, or
+ * -1 as sgp_region_end() and the slab stands.
+ */
+int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_registrar *reg,
+		 struct sgp_slab **spares);
+
+/* Free all spare slabs: the pool ends. */
+void sgp_slabs_free(struct sgp_slab *spares);
 
 /* The chunk in which addr lies, addr being in the slab's piece; NULL between and behind the chunks.
  */

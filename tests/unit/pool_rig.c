@@ -90,7 +90,9 @@ static bool strike(enum rig_call call)
 	return true;
 }
 
-/* The linker sends the library's calls here. */
+/* The linker sends the library's calls here. Visible, as some linkers look at shared objects too.
+ */
+#pragma GCC visibility push(default)
 void *__real_mmap(void *, size_t, int, int, int, off_t);
 void *__wrap_mmap(void *, size_t, int, int, int, off_t);
 int __real_munmap(void *, size_t);
@@ -105,6 +107,7 @@ void *__real_calloc(size_t, size_t);
 void *__wrap_calloc(size_t, size_t);
 void *__real_aligned_alloc(size_t, size_t);
 void *__wrap_aligned_alloc(size_t, size_t);
+#pragma GCC visibility pop
 
 void *__wrap_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
 {

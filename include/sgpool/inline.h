@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The short way of get and put, inline. Not for direct use: pool.h brings it in, and everything here
+ * may change with the layout number; a program that was compiled with another number than the
+ * library's takes the calls instead, and works.
+ *
+ * Each thread has a magazine of free chunks for each size class that it uses:
+ *
+ *      sgp_thread.mags[slot] --> | top | floor | ceil | busy | size |
+ *                                  |     |       |
+ *                                  v     v       v
+ *                                 one   items   items + capacity
+ *                                 past
+ *                                 the newest
+ *
+ * Only its thread gets from and puts into a magazine. Another thread may empty it all the same, when
+ * chunks are short and this one is idle. For that the owner tells when it is inside, and asks then
+ * whether it may be:
+ *
+ *      owner                           who takes the chunks away
+ *      busy = 1                        floor = CLOSED, ceil = CLOSED
+ *      (compiler barrier)              membarrier(2): a full barrier on every running thread
+ *      top > floor? take one           busy == 0? then the owner is outside and will find the
+ *      busy = 0 (release)              magazine closed: its chunks may be taken
+ *
+ * So the owner executes neither a lock nor an atomic read-modify-write nor a fence. A magazine that
+ * has been closed sends its owner into the call, which opens it again. ThreadSanitizer does not know
+ * membarrier(2): programs built with it use sequentially consistent accesses here.
+ */
+#ifndef SGPOOL_INLINE_H
+#define SGPOOL_INLINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpool/export.h>
+
+SGP_BEGIN_DECLS
+
+#define SGP_LAYOUT 1
+
+/* Indices of magazines in a process: 0 is nobody's. */
+#define SGP_SLOTS 2048
+
+struct sgp_pool; /* begins with uint16_t slot[64]: the smallest class for each power of two */
+struct sgp_slab;
+
+/*
+ * A chunk's descriptor. refs counts the references beyond the first, so that a free chunk and one
+ * with a sole owner look the same: neither get nor put writes it.
+ */
+struct sgp_chunk {
+	void *addr;
+	struct sgp_slab *slab;
+	uint32_t size;
+	uint32_t lkey;
+	uint32_t refs;
+	uint16_t slot;
+	uint16_t mark;
+};
+
+struct sgp_mag {
+	struct sgp_chunk **top;
+	struct sgp_chunk **floor; /* or SGP_MAG_FLOOR_CLOSED */
+	struct sgp_chunk **ceil;  /* or SGP_MAG_CEIL_CLOSED */
+	uint32_t busy;
+	uint32_t size; /* of the class; 0 where there is no magazine */
+};
+
+#define SGP_MAG_FLOOR_CLOSED ((struct sgp_chunk **)INTPTR_MAX)
+#define SGP_MAG_CEIL_CLOSED  ((struct sgp_chunk **)0)
+
+struct sgp_thread {
+	struct sgp_mag **mags; /* [SGP_SLOTS] */
+	uint32_t layout;       /* SGP_LAYOUT while the thread has magazines; else the calls are taken */
+	uint32_t state;        /* the library's */
+};
+
+/* Initial-exec: no call to find it; the library takes these few bytes of static TLS also by dlopen. */
+SGP_API extern __thread struct sgp_thread sgp_thread __attribute__((tls_model("initial-exec")));
+
+#if defined(__SANITIZE_THREAD__)
+#define SGP_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SGP_TSAN 1
+#endif
+#endif
+#ifdef SGP_TSAN
+#define SGP_MAG_ORDER __ATOMIC_SEQ_CST
+#else
+#define SGP_MAG_ORDER __ATOMIC_RELAXED
+#endif
+
+#define SGP_LIKELY(x) __builtin_expect(!!(x), 1)
+
+static inline void sgp_mag_enter(struct sgp_mag *mag)
+{
+	__atomic_store_n(&mag->busy, 1, SGP_MAG_ORDER);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void sgp_mag_leave(struct sgp_mag *mag)
+{
+	__atomic_store_n(&mag->busy, 0, __ATOMIC_RELEASE);
+}
+
+/* The index of size's power of two in a pool's table: the class there, if any, may serve it. */
+static inline unsigned int sgp_octave(size_t size)
+{
+	return 63u ^ (unsigned int)__builtin_clzll(2ull * size - 1);
+}
+
+/* A chunk out of the thread's own magazine; NULL when that has none, and anything else is wrong. */
+static inline struct sgp_chunk *sgp_mag_get(struct sgp_pool *pool, size_t size)
+{
+	struct sgp_chunk **top, *chunk;
+	struct sgp_mag *mag;
+
+	if (!SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT))
+		return NULL;
+	mag = sgp_thread.mags[((const uint16_t *)pool)[sgp_octave(size)]];
+	if (!SGP_LIKELY(size <= mag->size))
+		return NULL;
+	sgp_mag_enter(mag);
+	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
+	if (!SGP_LIKELY(top > __atomic_load_n(&mag->floor, SGP_MAG_ORDER))) {
+		sgp_mag_leave(mag);
+		return NULL;
+	}
+	chunk = top[-1];
+	__atomic_store_n(&mag->top, top - 1, __ATOMIC_RELAXED);
+	sgp_mag_leave(mag);
+	return chunk;
+}
+
+/* Put a sole reference into the thread's own magazine; 0 when that was not possible. */
+static inline int sgp_mag_put(struct sgp_chunk *chunk)
+{
+	struct sgp_chunk **top;
+	struct sgp_mag *mag;
+
+	if (!SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT))
+		return 0;
+	if (!SGP_LIKELY(__atomic_load_n(&chunk->refs, __ATOMIC_ACQUIRE) == 0))
+		return 0;
+	mag = sgp_thread.mags[chunk->slot];
+	sgp_mag_enter(mag);
+	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
+	if (!SGP_LIKELY(top < __atomic_load_n(&mag->ceil, SGP_MAG_ORDER))) {
+		sgp_mag_leave(mag);
+		return 0;
+	}
+	*top = chunk;
+	__atomic_store_n(&mag->top, top + 1, __ATOMIC_RELAXED);
+	sgp_mag_leave(mag);
+	return 1;
+}
+
+SGP_END_DECLS
+
+#endif

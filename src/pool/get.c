@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Get, ref and put.
+ *
+ * The short way is inline, in sgpool/inline.h: the thread's own magazine. Here is the long way,
+ * taken when that is empty, full or closed:
+ *
+ *      get   the centre serves, and fills the magazine while it is at it. When the centre is short,
+ *            the chunks in other threads' magazines are taken away from them; then the pool grows,
+ *            if the caller allows it.
+ *      put   the older half of a full magazine moves to the centre. When chunks are short
+ * (pressure) all of it does, and waiters are served.
+ *
+ * Locking: the class's lock, for the copy of a few hundred pointers at most.
+ */
+#define SGP_NO_INLINE
+#include <errno.h>
+#include <string.h>
+
+#include "pool/errmsg.h"
+#include "pool/get.h"
+#include "pool/grow.h"
+#include "pool/probe.h"
+
+#define BATCH       256
+#define CHUNKS_MOST (SIZE_MAX / 16) /* so that a number of chunks can be in bytes, signed */
+
+/* Chunks are not short any more when so many are in the centre. */
+static bool relieved_locked(const struct sgp_class *cls)
+{
+	size_t enough = atomic_load_explicit(&cls->made, memory_order_relaxed) / 16 + 1;
+
+	return !sgp_waited_for_locked(cls, 0) && sgp_centre_avail_locked(cls, 0) >= enough;
+}
+
+/* How much to move between a magazine and the centre at once. */
+static size_t trip(const struct sgp_class *cls)
+{
+	return cls->cache_chunks / 2;
+}
+
+/* Collect for a get that the centre can't serve: what the thread itself has, then what all have. */
+static void collect_locked(struct sgp_class *cls, struct sgp_cache *cache, size_t n, int flags,
+			   struct sgp_waiter **served)
+{
+	if (cache && sgp_cache_count(cache))
+		sgp_cache_spill_locked(cache, sgp_cache_count(cache));
+	if (sgp_centre_avail_locked(cls, flags) < n) {
+		cls->pressure = true;
+		sgp_reclaim_locked(cls);
+	}
+	sgp_serve_locked(cls, served);
+}
+
+static void exhausted_locked(struct sgp_class *cls, size_t n)
+{
+	sgp_count(&cls->count.exhausted);
+	SGP_PROBE3(exhausted, cls->pool, cls->cut.size, n);
+}
+
+static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *chunks[])
+{
+	struct sgp_cache *cache = sgp_cache_of(cls);
+	struct sgp_waiter *served = NULL;
+	bool enough;
+	size_t spare;
+
+	pthread_mutex_lock(&cls->lock);
+	if (sgp_centre_avail_locked(cls, flags) < n)
+		collect_locked(cls, cache, n, flags, &served);
+	enough = sgp_centre_avail_locked(cls, flags) >= n && !sgp_waited_for_locked(cls, flags);
+	if (enough)
+		sgp_centre_take_locked(cls, chunks, n);
+	else
+		exhausted_locked(cls, n);
+	if (cls->pressure && relieved_locked(cls))
+		cls->pressure = false;
+	if (cache && enough && !cls->pressure) {
+		/* Half of what is there at most: the others want some too. */
+		spare = sgp_centre_avail_locked(cls, 0) / 2;
+		sgp_cache_fill_locked(cache, spare < trip(cls) ? spare : trip(cls));
+		sgp_cache_open_locked(cache);
+	}
+	sgp_want_growth_locked(cls);
+	pthread_mutex_unlock(&cls->lock);
+	sgp_served_run(served);
+	return enough;
+}
+
+static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
+		      size_t n)
+{
+	struct sgp_class *cls;
+
+	if (sgp_check_fork())
+		return -1;
+	cls = sgp_pool_class(pool, size);
+	if (!cls)
+		return -1;
+	if (flags & ~SGP_GET_FLAGS)
+		return sgp_fail(EINVAL, "flags 0x%x of a get", (unsigned int)flags);
+	while (!take(cls, n, flags, chunks)) {
+		if (!(flags & SGP_MAY_GROW))
+			return sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free", n,
+					cls->cut.size);
+		if (sgp_grow_for_get(cls, n, flags))
+			return -1;
+	}
+	return 0;
+}
+
+static bool fast_flags(int flags)
+{
+	return (flags & ~SGP_GET_FLAGS) == 0;
+}
+
+/* n chunks at once out of the thread's own magazine; false when it has fewer. */
+static bool mag_get_bulk(struct sgp_pool *pool, size_t size, struct sgp_chunk *chunks[], size_t n)
+{
+	struct sgp_chunk **top;
+	struct sgp_mag *mag;
+	bool enough;
+
+	if (sgp_thread.layout != SGP_LAYOUT)
+		return false;
+	mag = sgp_thread.mags[pool->slot[sgp_octave(size)]];
+	if (size > mag->size)
+		return false;
+	sgp_mag_enter(mag);
+	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
+	/* Signed: the floor of a closed magazine is above everything. */
+	enough = (intptr_t)top - (intptr_t)__atomic_load_n(&mag->floor, SGP_MAG_ORDER) >=
+		 (intptr_t)(n * sizeof top[0]);
+	if (enough) {
+		memcpy(chunks, top - n, n * sizeof top[0]);
+		__atomic_store_n(&mag->top, top - n, __ATOMIC_RELAXED);
+	}
+	sgp_mag_leave(mag);
+	return enough;
+}
+
+struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
+{
+	struct sgp_chunk *chunk = fast_flags(flags) ? sgp_mag_get(pool, size) : NULL;
+
+	if (SGP_LIKELY(chunk != NULL))
+		return chunk;
+	return get_slowly(pool, size, flags, &chunk, 1) ? NULL : chunk;
+}
+
+int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
+		      size_t n)
+{
+	if (SGP_LIKELY(fast_flags(flags)) && n <= CHUNKS_MOST &&
+	    mag_get_bulk(pool, size, chunks, n))
+		return 0;
+	return get_slowly(pool, size, flags, chunks, n);
+}
+
+int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
+		     struct ibv_sge sge[], size_t n)
+{
+	size_t i;
+
+	if (size > UINT32_MAX)
+		size = SIZE_MAX; /* no class has this: EMSGSIZE */
+	if (sgp_pool_get_bulk(pool, size, flags, chunks, n))
+		return -1;
+	for (i = 0; i < n; i++)
+		sge[i] = (struct ibv_sge){.addr = (uintptr_t)chunks[i]->addr,
+					  .length = (uint32_t)size,
+					  .lkey = chunks[i]->lkey};
+	return 0;
+}
+
+void sgp_chunk_ref(struct sgp_chunk *chunk)
+{
+	__atomic_fetch_add(&chunk->refs, 1, __ATOMIC_RELAXED);
+}
+
+/* Return n chunks without references to their class. */
+static void put_slowly(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n)
+{
+	struct sgp_cache *cache = sgp_cache_of(cls);
+	struct sgp_waiter *served = NULL;
+	size_t count;
+
+	pthread_mutex_lock(&cls->lock);
+	count = cache ? sgp_cache_count(cache) : 0;
+	if (!cache || cls->pressure || n > trip(cls)) {
+		if (cls->pressure && count)
+			sgp_cache_spill_locked(cache, count);
+		sgp_centre_give_locked(cls, chunks, n);
+		sgp_serve_locked(cls, &served);
+		if (cls->pressure && relieved_locked(cls))
+			cls->pressure = false;
+	} else {
+		if (n > cls->cache_chunks - count)
+			sgp_cache_spill_locked(cache, trip(cls) < count ? trip(cls) : count);
+		sgp_cache_store_locked(cache, chunks, n);
+		sgp_cache_open_locked(cache);
+	}
+	pthread_mutex_unlock(&cls->lock);
+	sgp_served_run(served);
+}
+
+static void put_last(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n)
+{
+	int err = errno;
+
+	if (sgp_check_fork() == 0)
+		put_slowly(cls, chunks, n);
+	errno = err;
+}
+
+void sgp_chunk_put(struct sgp_chunk *chunk)
+{
+	if (!chunk || SGP_LIKELY(sgp_mag_put(chunk)))
+		return;
+	if (sgp_last_drop(chunk))
+		put_last(chunk->slab->cls, &chunk, 1);
+}
+
+/*
+ * As many of chunks[0 .. n - 1] as the thread's magazine takes at once: sole references to chunks
+ * of one class. Returns how many.
+ */
+static size_t mag_put_bulk(struct sgp_chunk *const chunks[], size_t n)
+{
+	struct sgp_chunk **top, **ceil;
+	struct sgp_mag *mag;
+	uint16_t slot;
+	size_t i;
+
+	if (sgp_thread.layout != SGP_LAYOUT || !chunks[0])
+		return 0;
+	slot = chunks[0]->slot;
+	mag = sgp_thread.mags[slot];
+	sgp_mag_enter(mag);
+	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
+	ceil = __atomic_load_n(&mag->ceil, SGP_MAG_ORDER);
+	if (top >= ceil)
+		n = 0;
+	else if (n > (size_t)(ceil - top))
+		n = (size_t)(ceil - top);
+	for (i = 0; i < n; i++) {
+		struct sgp_chunk *chunk = chunks[i];
+
+		if (!chunk || chunk->slot != slot ||
+		    __atomic_load_n(&chunk->refs, __ATOMIC_ACQUIRE) != 0)
+			break;
+		top[i] = chunk;
+	}
+	if (i)
+		__atomic_store_n(&mag->top, top + i, __ATOMIC_RELAXED);
+	sgp_mag_leave(mag);
+	return i;
+}
+
+/* The same by the long way: references to chunks of one class, shared or not. Returns how many. */
+static size_t put_some(struct sgp_chunk *const chunks[], size_t n)
+{
+	struct sgp_chunk *last[BATCH];
+	struct sgp_class *cls;
+	size_t i, m = 0;
+
+	if (!chunks[0])
+		return 1;
+	cls = chunks[0]->slab->cls;
+	for (i = 0; i < n && m < BATCH && chunks[i] && chunks[i]->slab->cls == cls; i++)
+		if (sgp_last_drop(chunks[i]))
+			last[m++] = chunks[i];
+	if (m)
+		put_last(cls, last, m);
+	return i;
+}
+
+void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n)
+{
+	while (n) {
+		size_t done = mag_put_bulk(chunks, n);
+
+		if (done == 0)
+			done = put_some(chunks, n);
+		chunks += done;
+		n -= done;
+	}
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * USDT probes, for systemtap, bpftrace and perf: provider sgpool. They are on slow paths only and
+ * cost a no-op instruction each. Without systemtap's header they are not there.
+ *
+ *      grow(pool, size, chunks)       chunks made; 0: it failed
+ *      trim(pool, size, chunks)       chunks given back
+ *      wait(pool, size, chunks)       somebody starts to wait
+ *      exhausted(pool, size, chunks)  a get found too few
+ */
+#ifndef SGP_PROBE_H
+#define SGP_PROBE_H
+
+#include "sgp_config.h"
+
+#if SGP_HAVE_SDT
+#include <sys/sdt.h>
+#define SGP_PROBE3(name, a, b, c) DTRACE_PROBE3(sgpool, name, a, b, c)
+#else
+#define SGP_PROBE3(name, a, b, c) ((void)(a), (void)(b), (void)(c))
+#endif
+
+#endif

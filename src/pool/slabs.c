@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A pool's slabs as a set, see slabs.h. */
+#include "pool/slabs.h"
+
+/* Enter the slab into the table, or take it out (to NULL). */
+static void map_slab(struct sgp_pool *pool, const struct sgp_slab *slab, struct sgp_slab *to)
+{
+	const struct sgp_piece *piece = &slab->region.piece;
+	size_t first = sgp_memory_granule(&pool->mem, piece->addr);
+	size_t last = sgp_memory_granule(&pool->mem, piece->addr + piece->bytes - 1), i;
+
+	for (i = first; i <= last; i++)
+		atomic_store_explicit(&pool->slab_at[i], to, memory_order_release);
+}
+
+int sgp_slabs_add(struct sgp_class *cls, size_t n)
+{
+	struct sgp_pool *pool = cls->pool;
+	struct sgp_slab *slab = sgp_slab_make(&pool->mem, &pool->reg, &cls->cut, n, cls->slot,
+					      &pool->backing, &pool->spares);
+
+	if (!slab)
+		return -1;
+	slab->cls = cls;
+	slab->pool = pool;
+	slab->next = cls->slabs;
+	cls->slabs = slab;
+	map_slab(pool, slab, slab);
+	cls->bytes += slab->region.piece.bytes;
+	if (pool->page_size == 0)
+		pool->page_size = slab->region.piece.page_size;
+	return 0;
+}
+
+int sgp_slabs_drop(struct sgp_class *cls, struct sgp_slab *slab)
+{
+	struct sgp_pool *pool = cls->pool;
+	size_t bytes = slab->region.piece.bytes;
+	struct sgp_slab **p;
+
+	for (p = &cls->slabs; *p != slab; p = &(*p)->next)
+		;
+	*p = slab->next;
+	map_slab(pool, slab, NULL);
+	if (sgp_slab_end(slab, &pool->mem, &pool->reg, &pool->spares)) {
+		slab->next = *p;
+		*p = slab;
+		map_slab(pool, slab, slab);
+		return -1;
+	}
+	cls->bytes -= bytes;
+	return 0;
+}
