@@ -65,12 +65,17 @@ static void check_sums(const struct sgp_sgl *sgl, uint64_t length)
 {
 	uint64_t sum = 0;
 
+	bool empty = false;
+
 	for (int i = 0; i < sgl->num_sge; i++) {
-		ck_assert_uint_gt(sgl->sge[i].length, 0);
+		empty |= !sgl->sge[i].length;
 		sum += sgl->sge[i].length;
 	}
-	ck_assert_uint_eq(sum, length);
-	ck_assert_uint_eq(sgl->length, length);
+	/* One assertion: Check makes each a write to a file. */
+	ck_assert_msg(!empty && sum == length && sgl->length == length,
+		      "%d SGEs of %llu bytes, length %llu, wanted %llu", sgl->num_sge,
+		      (unsigned long long)sum, (unsigned long long)sgl->length,
+		      (unsigned long long)length);
 }
 
 START_TEST(case_21_adjacent_slices_join_and_gaps_do_not)
@@ -172,7 +177,8 @@ START_TEST(case_27_random_splits_add_up)
 
 			piece = piece > left ? left : piece;
 			piece = piece > room ? room : piece;
-			ck_assert_int_eq(add(&sgl, (int)(at / 4096), at % 4096, piece), 0);
+			if (add(&sgl, (int)(at / 4096), at % 4096, piece))
+				ck_abort_msg("%s", sgp_errmsg());
 			at += piece;
 			left -= piece;
 		}
@@ -374,7 +380,9 @@ static void check_model(const struct model *m)
 
 			for (int j = 0; j < m->sgl.num_chunk; j++)
 				held |= m->sgl.chunk[j] == chunk;
-			ck_assert(held);
+			if (!held)
+				ck_abort_msg("byte %llu of SGE %d is not held",
+					     (unsigned long long)at, i);
 		}
 }
 
@@ -391,7 +399,7 @@ START_TEST(random_edits_describe_the_right_bytes)
 		sgp_sgl_init(&m[k].sgl, m[k].sge, 24, m[k].chunk, 24);
 		m[k].length = 0;
 	}
-	for (int step = 0; step < 5000; step++) {
+	for (int step = 0; step < 3000; step++) {
 		struct model *a = &m[rand_r(&seed) % 3], *b = &m[rand_r(&seed) % 3];
 		int c = rand_r(&seed) % NCHUNKS;
 		size_t offset = (size_t)rand_r(&seed) % 4096;
@@ -488,7 +496,7 @@ int main(void)
 	tcase_add_test(tc, a_range_spans_neighbouring_chunks);
 	tcase_add_test(tc, chunks_as_a_list_are_all_or_none);
 	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
-	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 21);
+	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 9);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
