@@ -6,7 +6,7 @@
  *
  * Each thread has a magazine of free chunks for each size class that it uses:
  *
- *      sgp_thread.mags[slot] --> | top | floor | ceil | busy | size |
+ *      sgp_thread.mags[slot] --> | top | floor | ceil | size | busy |
  *                                  |     |       |
  *                                  v     v       v
  *                                 one   items   items + capacity
@@ -47,31 +47,46 @@ struct sgp_slab;
 
 /*
  * A chunk's descriptor. refs counts the references beyond the first, so that a free chunk and one
- * with a sole owner look the same: neither get nor put writes it.
+ * with a sole owner look the same: neither get nor put writes it. state is read as a whole: with no
+ * other reference it is the slot.
  */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define SGP_CHUNK_STATE                                                                            \
+	uint16_t slot;                                                                             \
+	uint16_t mark;                                                                             \
+	uint32_t refs;
+#else
+#define SGP_CHUNK_STATE                                                                            \
+	uint32_t refs;                                                                             \
+	uint16_t mark;                                                                             \
+	uint16_t slot;
+#endif
 struct sgp_chunk {
 	void *addr;
 	struct sgp_slab *slab;
 	uint32_t size;
 	uint32_t lkey;
-	uint32_t refs;
-	uint16_t slot;
-	uint16_t mark;
+	union {
+		struct {
+			SGP_CHUNK_STATE
+		};
+		uint64_t state;
+	};
 };
 
 struct sgp_mag {
 	struct sgp_chunk **top;
 	struct sgp_chunk **floor; /* or SGP_MAG_FLOOR_CLOSED */
 	struct sgp_chunk **ceil;  /* or SGP_MAG_CEIL_CLOSED */
+	size_t size;              /* of the class; 0 where there is no magazine */
 	uint32_t busy;
-	uint32_t size; /* of the class; 0 where there is no magazine */
 };
 
 #define SGP_MAG_FLOOR_CLOSED ((struct sgp_chunk **)INTPTR_MAX)
 #define SGP_MAG_CEIL_CLOSED  ((struct sgp_chunk **)0)
 
 struct sgp_thread {
-	struct sgp_mag **mags; /* [SGP_SLOTS] */
+	struct sgp_mag **mags; /* [SGP_SLOTS], of the library's layout */
 	uint32_t layout;       /* SGP_LAYOUT while the thread has magazines; else the calls are taken */
 	uint32_t state;        /* the library's */
 };
@@ -106,45 +121,51 @@ static inline void sgp_mag_leave(struct sgp_mag *mag)
 }
 
 /* The index of size's power of two in a pool's table: the class there, if any, may serve it. */
-static inline unsigned int sgp_octave(size_t size)
+static inline size_t sgp_octave(size_t size)
 {
-	return 63u ^ (unsigned int)__builtin_clzll(2ull * size - 1);
+#if defined(__x86_64__)
+	/* The builtin's result is an int, which costs a sign extension. */
+	if (!__builtin_constant_p(size)) {
+		size_t octave;
+
+		__asm__("bsrq %1, %0" : "=r"(octave) : "r"(2 * size - 1) : "cc");
+		return octave;
+	}
+#endif
+	return 63 ^ (size_t)__builtin_clzll(2ull * size - 1);
 }
 
-/* A chunk out of the thread's own magazine; NULL when that has none, and anything else is wrong. */
-static inline struct sgp_chunk *sgp_mag_get(struct sgp_pool *pool, size_t size)
+/* A chunk out of a thread's own magazine. Returns 1; 0 when that has none, or anything else is wrong. */
+static inline int sgp_mag_get(struct sgp_mag **mags, struct sgp_pool *pool, size_t size,
+			      struct sgp_chunk **chunk)
 {
-	struct sgp_chunk **top, *chunk;
-	struct sgp_mag *mag;
+	struct sgp_mag *mag = mags[((const uint16_t *)pool)[sgp_octave(size)]];
+	struct sgp_chunk **top;
 
-	if (!SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT))
-		return NULL;
-	mag = sgp_thread.mags[((const uint16_t *)pool)[sgp_octave(size)]];
 	if (!SGP_LIKELY(size <= mag->size))
-		return NULL;
+		return 0;
 	sgp_mag_enter(mag);
 	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
 	if (!SGP_LIKELY(top > __atomic_load_n(&mag->floor, SGP_MAG_ORDER))) {
 		sgp_mag_leave(mag);
-		return NULL;
+		return 0;
 	}
-	chunk = top[-1];
+	*chunk = top[-1];
 	__atomic_store_n(&mag->top, top - 1, __ATOMIC_RELAXED);
 	sgp_mag_leave(mag);
-	return chunk;
+	return 1;
 }
 
-/* Put a sole reference into the thread's own magazine; 0 when that was not possible. */
-static inline int sgp_mag_put(struct sgp_chunk *chunk)
+/* Put a sole reference into a thread's own magazine. Returns 1; 0 when that was not possible. */
+static inline int sgp_mag_put(struct sgp_mag **mags, struct sgp_chunk *chunk)
 {
+	uint64_t state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
 	struct sgp_chunk **top;
 	struct sgp_mag *mag;
 
-	if (!SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT))
+	if (!SGP_LIKELY(state < SGP_SLOTS))
 		return 0;
-	if (!SGP_LIKELY(__atomic_load_n(&chunk->refs, __ATOMIC_ACQUIRE) == 0))
-		return 0;
-	mag = sgp_thread.mags[chunk->slot];
+	mag = mags[state];
 	sgp_mag_enter(mag);
 	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
 	if (!SGP_LIKELY(top < __atomic_load_n(&mag->ceil, SGP_MAG_ORDER))) {

@@ -218,7 +218,7 @@ SGP_API void sgp_chunk_ref(struct sgp_chunk *chunk);
  */
 SGP_API void sgp_chunk_put(struct sgp_chunk *chunk);
 
-/* Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(). */
+/* Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(); none may be NULL. */
 SGP_API void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n);
 
 /* The chunk's memory: sgp_chunk_size() bytes, never moved. */
@@ -304,20 +304,22 @@ SGP_API int sgp_pool_stats_print(struct sgp_pool *pool, const char *name,
  */
 static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_t size, int flags)
 {
-	if ((flags & ~(SGP_MAY_GROW | SGP_GET_RESERVED)) == 0) {
-		struct sgp_chunk *chunk = sgp_mag_get(pool, size);
+	struct sgp_chunk *chunk;
 
-		if (SGP_LIKELY(chunk != NULL))
-			return chunk;
-	}
+	if (SGP_LIKELY((flags & ~(SGP_MAY_GROW | SGP_GET_RESERVED)) == 0) &&
+	    SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
+	    SGP_LIKELY(sgp_mag_get(sgp_thread.mags, pool, size, &chunk)))
+		return chunk;
 	return sgp_pool_get(pool, size, flags);
 }
 #define sgp_pool_get(pool, size, flags) sgp_pool_get_inline(pool, size, flags)
 
 static inline void sgp_chunk_put_inline(struct sgp_chunk *chunk)
 {
-	if (SGP_LIKELY(chunk != NULL) && !SGP_LIKELY(sgp_mag_put(chunk)))
-		sgp_chunk_put(chunk);
+	if (SGP_LIKELY(chunk != NULL) && SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
+	    SGP_LIKELY(sgp_mag_put(sgp_thread.mags, chunk)))
+		return;
+	sgp_chunk_put(chunk);
 }
 #define sgp_chunk_put(chunk) sgp_chunk_put_inline(chunk)
 

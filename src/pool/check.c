@@ -45,9 +45,16 @@ static const char *check_free(const struct sgp_class *cls, struct sgp_chunk *con
 	return NULL;
 }
 
+/* A mark keeps a chunk off the short ways of put, so none may stay. */
+static void unmark(struct sgp_slab *slab)
+{
+	for (size_t i = 0; i < slab->made; i++)
+		slab->chunks[i].mark = 0;
+}
+
 static const char *check_class(struct sgp_class *cls)
 {
-	size_t made = 0, free = cls->nfree, i;
+	size_t made = 0, free = cls->nfree;
 	struct sgp_cache *cache;
 	struct sgp_slab *slab;
 	const char *wrong;
@@ -57,8 +64,7 @@ static const char *check_class(struct sgp_class *cls)
 		wrong = check_slab(cls->pool, slab);
 		if (wrong)
 			return wrong;
-		for (i = 0; i < slab->made; i++)
-			slab->chunks[i].mark = 0;
+		unmark(slab);
 	}
 	wrong = check_free(cls, cls->free, cls->nfree);
 	for (cache = cls->caches; cache && !wrong; cache = cache->next_of_class) {
@@ -68,6 +74,8 @@ static const char *check_class(struct sgp_class *cls)
 		wrong = n > cls->cache_chunks ? "a cache is too full"
 					      : check_free(cls, cache->items, n);
 	}
+	for (slab = cls->slabs; slab; slab = slab->next)
+		unmark(slab);
 	if (!wrong && (made != cls->made || free > made || made > cls->max_chunks))
 		wrong = "chunks are not free + live";
 	return wrong;

@@ -121,8 +121,6 @@ static bool mag_get_bulk(struct sgp_pool *pool, size_t size, struct sgp_chunk *c
 	struct sgp_mag *mag;
 	bool enough;
 
-	if (sgp_thread.layout != SGP_LAYOUT)
-		return false;
 	mag = sgp_thread.mags[pool->slot[sgp_octave(size)]];
 	if (size > mag->size)
 		return false;
@@ -139,13 +137,23 @@ static bool mag_get_bulk(struct sgp_pool *pool, size_t size, struct sgp_chunk *c
 	return enough;
 }
 
+static __attribute__((noinline)) struct sgp_chunk *get_one_slowly(struct sgp_pool *pool,
+								  size_t size, int flags)
+{
+	struct sgp_chunk *chunk;
+
+	return get_slowly(pool, size, flags, &chunk, 1) ? NULL : chunk;
+}
+
+/* The library's own layout is the right one: no need to ask, as the inline forms do. */
 struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 {
-	struct sgp_chunk *chunk = fast_flags(flags) ? sgp_mag_get(pool, size) : NULL;
+	struct sgp_chunk *chunk;
 
-	if (SGP_LIKELY(chunk != NULL))
+	if (SGP_LIKELY(fast_flags(flags)) &&
+	    SGP_LIKELY(sgp_mag_get(sgp_thread.mags, pool, size, &chunk)))
 		return chunk;
-	return get_slowly(pool, size, flags, &chunk, 1) ? NULL : chunk;
+	return get_one_slowly(pool, size, flags);
 }
 
 int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
@@ -213,12 +221,42 @@ static void put_last(struct sgp_class *cls, struct sgp_chunk *const chunks[], si
 	errno = err;
 }
 
-void sgp_chunk_put(struct sgp_chunk *chunk)
+static __attribute__((noinline)) void put_one_slowly(struct sgp_chunk *chunk)
 {
-	if (!chunk || SGP_LIKELY(sgp_mag_put(chunk)))
-		return;
 	if (sgp_last_drop(chunk))
 		put_last(chunk->slab->cls, &chunk, 1);
+}
+
+void sgp_chunk_put(struct sgp_chunk *chunk)
+{
+	if (!chunk || SGP_LIKELY(sgp_mag_put(sgp_thread.mags, chunk)))
+		return;
+	put_one_slowly(chunk);
+}
+
+static inline uint64_t state_of(const struct sgp_chunk *chunk)
+{
+	return __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
+}
+
+/* How many of chunks[0 .. n - 1], from the first one on, are sole references of the class with
+ * slot. */
+static size_t count_alike(struct sgp_chunk *const chunks[], size_t n, uint64_t slot)
+{
+	size_t i;
+
+	for (i = 0; i + 4 <= n; i += 4) {
+		uint64_t differ = state_of(chunks[i]) ^ slot;
+
+		differ |= state_of(chunks[i + 1]) ^ slot;
+		differ |= state_of(chunks[i + 2]) ^ slot;
+		differ |= state_of(chunks[i + 3]) ^ slot;
+		if (differ)
+			break;
+	}
+	while (i < n && state_of(chunks[i]) == slot)
+		i++;
+	return i;
 }
 
 /*
@@ -227,14 +265,11 @@ void sgp_chunk_put(struct sgp_chunk *chunk)
  */
 static size_t mag_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 {
+	uint64_t slot = chunks[0]->slot;
 	struct sgp_chunk **top, **ceil;
 	struct sgp_mag *mag;
-	uint16_t slot;
-	size_t i;
 
-	if (sgp_thread.layout != SGP_LAYOUT || !chunks[0])
-		return 0;
-	slot = chunks[0]->slot;
+	n = count_alike(chunks, n, slot);
 	mag = sgp_thread.mags[slot];
 	sgp_mag_enter(mag);
 	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
@@ -243,18 +278,12 @@ static size_t mag_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 		n = 0;
 	else if (n > (size_t)(ceil - top))
 		n = (size_t)(ceil - top);
-	for (i = 0; i < n; i++) {
-		struct sgp_chunk *chunk = chunks[i];
-
-		if (!chunk || chunk->slot != slot ||
-		    __atomic_load_n(&chunk->refs, __ATOMIC_ACQUIRE) != 0)
-			break;
-		top[i] = chunk;
+	if (n) {
+		memcpy(top, chunks, n * sizeof top[0]);
+		__atomic_store_n(&mag->top, top + n, __ATOMIC_RELAXED);
 	}
-	if (i)
-		__atomic_store_n(&mag->top, top + i, __ATOMIC_RELAXED);
 	sgp_mag_leave(mag);
-	return i;
+	return n;
 }
 
 /* The same by the long way: references to chunks of one class, shared or not. Returns how many. */
@@ -264,10 +293,8 @@ static size_t put_some(struct sgp_chunk *const chunks[], size_t n)
 	struct sgp_class *cls;
 	size_t i, m = 0;
 
-	if (!chunks[0])
-		return 1;
 	cls = chunks[0]->slab->cls;
-	for (i = 0; i < n && m < BATCH && chunks[i] && chunks[i]->slab->cls == cls; i++)
+	for (i = 0; i < n && m < BATCH && chunks[i]->slab->cls == cls; i++)
 		if (sgp_last_drop(chunks[i]))
 			last[m++] = chunks[i];
 	if (m)

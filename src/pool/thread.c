@@ -25,7 +25,18 @@ struct sgp_thread_block {
 	struct sgp_cache *caches;
 };
 
-__thread struct sgp_thread sgp_thread;
+/* Where threads are before they get a block of their own, and after: no magazine is ever open
+ * there. */
+static struct sgp_mag nobodys = {.floor = SGP_MAG_FLOOR_CLOSED, .ceil = SGP_MAG_CEIL_CLOSED};
+static struct sgp_mag *no_mags[SGP_SLOTS];
+
+__thread struct sgp_thread sgp_thread = {.mags = no_mags};
+
+__attribute__((constructor(101))) static void fill_no_mags(void)
+{
+	for (size_t i = 0; i < SGP_SLOTS; i++)
+		no_mags[i] = &nobodys;
+}
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,7 +57,7 @@ static void end_thread(void *arg)
 
 	sgp_thread.layout = 0;
 	sgp_thread.state = THREAD_ENDED;
-	sgp_thread.mags = NULL;
+	sgp_thread.mags = no_mags;
 	pthread_mutex_lock(&lock);
 	while ((cache = block->caches)) {
 		block->caches = cache->next_of_thread;
@@ -64,6 +75,7 @@ static void in_child(void)
 	forked = true;
 	sgp_thread.layout = 0;
 	sgp_thread.state = THREAD_ENDED;
+	sgp_thread.mags = no_mags;
 }
 
 static void init(void)
