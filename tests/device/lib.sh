@@ -1,0 +1,72 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# For the scripts that run in the machine: transfers with the sgpool command, and checks. A script
+# runs in an empty folder of its own; SGPOOL is the command.
+# shellcheck disable=SC2034 # receiver and sender are for the scripts
+set -uo pipefail
+
+ADDR=10.0.0.1
+failures=0
+
+say() {
+	echo "$*"
+}
+
+# check WHAT COMMAND...: counts a failure unless COMMAND succeeds.
+check() {
+	local what=$1
+
+	shift
+	if "$@"; then
+		say "ok: $what"
+	else
+		say "FAILED: $what"
+		failures=$((failures + 1))
+	fi
+}
+
+finish() {
+	((failures == 0)) || say "$failures checks failed"
+	exit $((failures > 0))
+}
+
+# wait_until SECONDS COMMAND...: a limit for what must happen, however slow the machine is.
+wait_until() {
+	local end=$((SECONDS + $1))
+
+	shift
+	until "$@"; do
+		((SECONDS < end)) || return 1
+		sleep 0.1
+	done
+}
+
+ended() { # PID
+	! kill -0 "$1" 2>/dev/null
+}
+
+# Starts a receiver of one file in the background, and waits until it listens; sets receiver.
+start_receiver() { # FILE
+	"$SGPOOL" recv --once --json -o "$1" >recv.json 2>recv.err &
+	receiver=$!
+	wait_until 30 grep -q '"listening"' recv.json
+}
+
+start_sender() { # FILE; sets sender
+	"$SGPOOL" send --json "$ADDR" "$1" >send.json 2>send.err &
+	sender=$!
+}
+
+# field NAME FILE: the value of a field of the last line of JSON in FILE.
+field() {
+	tail -n 1 "$2" | sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p"
+}
+
+show_errors() {
+	local file
+
+	for file in recv.json recv.err send.json send.err; do
+		[[ ! -s $file ]] || sed "s/^/  $file: /" "$file"
+	done
+}
