@@ -304,6 +304,8 @@ void conn_event(struct conn *c, const struct cm_event *event)
 		return;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+	case RDMA_CM_EVENT_REJECTED: /* it went while we were accepting */
+	case RDMA_CM_EVENT_CONNECT_ERROR:
 		c->over = c->broken = true;
 		return;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:

@@ -75,7 +75,7 @@ void doctor_memlock_problem(struct doctor *d, const struct sgp_memlock *lock, ui
 	p = doctor_problem(d, BLOCKS, "memlock", "%s of memory can't be locked: %s",
 			   format_bytes(need).text,
 			   sgp_memlock_describe(lock, state, sizeof state));
-	doctor_mend(p, "%s # here and now. %s",
+	doctor_mend(p, "%s (for this shell). %s",
 		    limit.rlim_max > limit.rlim_cur ? "ulimit -S -l $(ulimit -H -l)"
 						    : "sudo prlimit --memlock=unlimited --pid $$",
 		    sgp_memlock_advice);

@@ -97,6 +97,8 @@ static int find_peer(struct send *s, const struct addr *addr)
 	return s->id ? 0 : -1;
 }
 
+static const char nobody[] = "nobody receives there; start 'sgpool recv' on that machine first";
+
 /* Why a receiver said no: in its own words if it is one, else because there is none. */
 static const char *rejection(const struct cm_event *event)
 {
@@ -104,7 +106,7 @@ static const char *rejection(const struct cm_event *event)
 
 	if (!wire_get_hello(event->data, event->length, &hello) && hello.role == WIRE_REFUSAL)
 		return wire_code_text(hello.reason);
-	return "nobody receives there; start 'sgpool recv' on that machine first";
+	return nobody;
 }
 
 static int connect_peer(struct send *s)
@@ -122,8 +124,8 @@ static int connect_peer(struct send *s)
 		return -1;
 	}
 	conn_param(&s->conn, bytes, &param);
-	if (rdma_connect(s->id, &param))
-		why = strerror(errno);
+	if (rdma_connect(s->id, &param)) /* siw waits for the answer in here */
+		why = errno == ECONNREFUSED ? nobody : strerror(errno);
 	else if (await(s, RDMA_CM_EVENT_ESTABLISHED, CONNECT_MS, &event, &why) == 0)
 		why = conn_greet(&s->conn, event.data, event.length);
 	else if (event.type == RDMA_CM_EVENT_REJECTED)
