@@ -46,7 +46,7 @@ struct sgp_class_attr {
 	size_t max_chunks; /* how many growth may make it; 0: as chunks */
 	uint32_t align;    /* a power of two on which each chunk starts, at most a page; 0: chosen */
 	uint32_t flags;    /* 0 */
-	size_t reserve;    /* the last ones are for SGP_GET_RESERVED */
+	size_t reserve;    /* so many chunks only SGP_GET_RESERVED may have; fewer are for the others */
 	size_t low_water;  /* a helper thread makes more when fewer are free; 0: none */
 };
 
@@ -121,7 +121,7 @@ SGP_API int sgp_pool_trim(struct sgp_pool *pool, size_t size, size_t keep);
  * Change a class's limits while it is in use.
  *
  * max_chunks: at most so many may be out of the pool's centre at once; more of them stay with their
- * owners until they are put. reserve: the last ones are for SGP_GET_RESERVED.
+ * owners until they are put. reserve: so many of them only SGP_GET_RESERVED may have.
  * Returns 0; -1 with EMSGSIZE, or EINVAL when max_chunks is 0 or above what the pool was made with,
  * or reserve above max_chunks.
  */
@@ -131,7 +131,7 @@ SGP_API int sgp_pool_set_limits(struct sgp_pool *pool, size_t size, size_t max_c
 /* Flags of a get. */
 enum {
 	SGP_MAY_GROW = 1 << 0,     /* register more memory when none is free: not for a data path */
-	SGP_GET_RESERVED = 1 << 1, /* the class's reserve may be used */
+	SGP_GET_RESERVED = 1 << 1, /* the class's reserve may be used: for receives, and for control */
 };
 
 /*
@@ -306,7 +306,7 @@ static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_
 {
 	struct sgp_chunk *chunk;
 
-	if (SGP_LIKELY((flags & ~(SGP_MAY_GROW | SGP_GET_RESERVED)) == 0) &&
+	if (SGP_LIKELY((flags & ~SGP_MAY_GROW) == 0) &&
 	    SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
 	    SGP_LIKELY(sgp_mag_get(sgp_thread.mags, pool, size, &chunk)))
 		return chunk;

@@ -85,11 +85,12 @@ size_t sgp_centre_avail_locked(const struct sgp_class *cls, int flags)
 	size_t n = get(&cls->nfree), out = get(&cls->made) - n;
 	size_t cap = get(&cls->cap), reserve = get(&cls->reserve);
 	size_t left = cap > out ? cap - out : 0;
+	size_t kept = reserve > cls->reserved_out ? reserve - cls->reserved_out : 0;
 
 	if (n > left)
 		n = left;
 	if (!(flags & SGP_GET_RESERVED))
-		n = n > reserve ? n - reserve : 0;
+		n = n > kept ? n - kept : 0;
 	return n;
 }
 
@@ -113,6 +114,29 @@ void sgp_centre_give_locked(struct sgp_class *cls, struct sgp_chunk *const chunk
 	memcpy(cls->free + nfree, chunks, n * sizeof chunks[0]);
 	set(&cls->nfree, nfree + n);
 	check_locked(cls);
+}
+
+void sgp_centre_get_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n, int flags)
+{
+	sgp_centre_take_locked(cls, chunks, n);
+	if (!(flags & SGP_GET_RESERVED) || get(&cls->reserve) == 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		chunks[i]->mark = SGP_MARK_RESERVED;
+	cls->reserved_out += n;
+}
+
+bool sgp_centre_unmark_locked(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n)
+{
+	size_t before = cls->reserved_out;
+
+	for (size_t i = 0; i < n && cls->reserved_out; i++) {
+		if (chunks[i]->mark & SGP_MARK_RESERVED) {
+			chunks[i]->mark = 0;
+			cls->reserved_out--;
+		}
+	}
+	return cls->reserved_out < before;
 }
 
 void sgp_centre_add_locked(struct sgp_class *cls, struct sgp_slab *slab, size_t n)

@@ -7,7 +7,9 @@
  *
  * The stack's addresses are reserved for max_chunks at the beginning, so that neither a put nor
  * growth has to enlarge it. Chunks in the threads' caches count as taken: reserve and cap are about
- * what the centre hands out.
+ * what the centre hands out. A class with a reserve marks the chunks that were got out of it, so
+ * that those count against the reserve and not against everybody; they always come back to the
+ * centre.
  *
  * Locking: lock protects the members below it; a name that ends in _locked wants it held. It is the
  * innermost lock of the pool. nfree, made and the counters are written under it and read by
@@ -53,7 +55,8 @@ struct sgp_class {
 	_Atomic size_t nfree;
 	_Atomic size_t made;    /* chunks of the class */
 	_Atomic size_t cap;     /* at most so many may be out of the centre */
-	_Atomic size_t reserve; /* the last ones are for SGP_GET_RESERVED */
+	_Atomic size_t reserve; /* so many only SGP_GET_RESERVED may have */
+	size_t reserved_out;    /* chunks that were got so, and are marked */
 	bool pressure;          /* chunks are short: caches stay closed, puts go to the centre */
 	bool unsettled;         /* a cache that was to be emptied had its owner inside */
 	size_t lowest;          /* nfree at its lowest, since the helper looked */
@@ -69,10 +72,17 @@ void sgp_centre_fini(struct sgp_class *cls);
 /* How many chunks a get with these flags may take now, not asking who waits. */
 size_t sgp_centre_avail_locked(const struct sgp_class *cls, int flags);
 
-/* Take n chunks, which must be there. */
+/* Take n chunks, which must be there; for a cache, or for a get with these flags. */
 void sgp_centre_take_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n);
+void sgp_centre_get_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n, int flags);
 
-/* Return n chunks without references. Who waits is the caller's to think of. */
+/*
+ * n chunks without references come back: do they count against the reserve? They do not any more,
+ * and belong into the centre then. True if one did.
+ */
+bool sgp_centre_unmark_locked(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n);
+
+/* Return n chunks. Who waits is the caller's to think of. */
 void sgp_centre_give_locked(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n);
 
 /* Put n more chunks of a slab into use. The slab has the room and is published. */

@@ -37,10 +37,11 @@ static const char *check_free(const struct sgp_class *cls, struct sgp_chunk *con
 
 		if (slab->cls != cls || chunk < slab->chunks || chunk >= slab->chunks + slab->made)
 			return "a free chunk is not of this class";
-		if (chunk->mark++)
+		if (chunk->mark & SGP_MARK_MET)
 			return "a chunk is free twice";
-		if (chunk->refs)
-			return "a free chunk has references";
+		if (chunk->refs || chunk->mark)
+			return "a free chunk has references, or counts as reserved";
+		chunk->mark = SGP_MARK_MET;
 	}
 	return NULL;
 }
@@ -49,7 +50,7 @@ static const char *check_free(const struct sgp_class *cls, struct sgp_chunk *con
 static void unmark(struct sgp_slab *slab)
 {
 	for (size_t i = 0; i < slab->made; i++)
-		slab->chunks[i].mark = 0;
+		slab->chunks[i].mark &= (uint16_t)~SGP_MARK_MET;
 }
 
 static const char *check_class(struct sgp_class *cls)

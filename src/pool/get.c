@@ -70,7 +70,7 @@ static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *c
 		collect_locked(cls, cache, n, flags, &served);
 	enough = sgp_centre_avail_locked(cls, flags) >= n && !sgp_waited_for_locked(cls, flags);
 	if (enough)
-		sgp_centre_take_locked(cls, chunks, n);
+		sgp_centre_get_locked(cls, chunks, n, flags);
 	else
 		exhausted_locked(cls, n);
 	if (cls->pressure && relieved_locked(cls))
@@ -85,33 +85,6 @@ static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *c
 	pthread_mutex_unlock(&cls->lock);
 	sgp_served_run(served);
 	return enough;
-}
-
-static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
-		      size_t n)
-{
-	struct sgp_class *cls;
-
-	if (sgp_check_fork())
-		return -1;
-	cls = sgp_pool_class(pool, size);
-	if (!cls)
-		return -1;
-	if (flags & ~SGP_GET_FLAGS)
-		return sgp_fail(EINVAL, "flags 0x%x of a get", (unsigned int)flags);
-	while (!take(cls, n, flags, chunks)) {
-		if (!(flags & SGP_MAY_GROW))
-			return sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free", n,
-					cls->cut.size);
-		if (sgp_grow_for_get(cls, n, flags))
-			return -1;
-	}
-	return 0;
-}
-
-static bool fast_flags(int flags)
-{
-	return (flags & ~SGP_GET_FLAGS) == 0;
 }
 
 /* n chunks at once out of the thread's own magazine; false when it has fewer. */
@@ -135,6 +108,38 @@ static bool mag_get_bulk(struct sgp_pool *pool, size_t size, struct sgp_chunk *c
 	}
 	sgp_mag_leave(mag);
 	return enough;
+}
+
+static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
+		      size_t n)
+{
+	struct sgp_class *cls;
+
+	if (sgp_check_fork())
+		return -1;
+	cls = sgp_pool_class(pool, size);
+	if (!cls)
+		return -1;
+	if (flags & ~SGP_GET_FLAGS)
+		return sgp_fail(EINVAL, "flags 0x%x of a get", (unsigned int)flags);
+	/* Without a reserve the flag means nothing, and the magazine will do. */
+	if (flags & SGP_GET_RESERVED && cls->reserve == 0 && n <= CHUNKS_MOST &&
+	    mag_get_bulk(pool, size, chunks, n))
+		return 0;
+	while (!take(cls, n, flags, chunks)) {
+		if (!(flags & SGP_MAY_GROW))
+			return sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free", n,
+					cls->cut.size);
+		if (sgp_grow_for_get(cls, n, flags))
+			return -1;
+	}
+	return 0;
+}
+
+/* May a get with these flags be served by the thread's magazine, whatever its class is like? */
+static bool fast_flags(int flags)
+{
+	return (flags & ~SGP_MAY_GROW) == 0;
 }
 
 static __attribute__((noinline)) struct sgp_chunk *get_one_slowly(struct sgp_pool *pool,
@@ -195,7 +200,7 @@ static void put_slowly(struct sgp_class *cls, struct sgp_chunk *const chunks[], 
 
 	pthread_mutex_lock(&cls->lock);
 	count = cache ? sgp_cache_count(cache) : 0;
-	if (!cache || cls->pressure || n > trip(cls)) {
+	if (sgp_centre_unmark_locked(cls, chunks, n) || !cache || cls->pressure || n > trip(cls)) {
 		if (cls->pressure && count)
 			sgp_cache_spill_locked(cache, count);
 		sgp_centre_give_locked(cls, chunks, n);

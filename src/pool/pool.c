@@ -394,7 +394,8 @@ int sgp_pool_set_limits(struct sgp_pool *pool, size_t size, size_t max_chunks, s
 	pthread_mutex_lock(&cls->lock);
 	cls->cap = max_chunks;
 	cls->reserve = reserved;
-	/* What sits in the caches must not get around the new limits. */
+	/* What sits in the caches, or is put from now on, must not get around the new limits. */
+	cls->pressure = true;
 	sgp_reclaim_locked(cls);
 	sgp_serve_locked(cls, &served);
 	pthread_mutex_unlock(&cls->lock);

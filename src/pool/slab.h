@@ -21,6 +21,12 @@ struct sgp_class;
 
 _Static_assert(sizeof(struct sgp_chunk) == 32, "two descriptors a cache line");
 
+/* A chunk's mark. Any keeps it off the short ways of put. */
+enum {
+	SGP_MARK_RESERVED = 1 << 0, /* it counts against its class's reserve */
+	SGP_MARK_MET = 1 << 1,      /* sgp_pool_check() was there */
+};
+
 /* How chunks lie in a region. */
 struct sgp_cut {
 	uint32_t size;

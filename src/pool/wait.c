@@ -60,7 +60,7 @@ void sgp_serve_locked(struct sgp_class *cls, struct sgp_waiter **served)
 
 		while ((waiter = cls->waiters[i].first) &&
 		       sgp_centre_avail_locked(cls, waiter->flags) >= waiter->n) {
-			sgp_centre_take_locked(cls, waiter->chunks, waiter->n);
+			sgp_centre_get_locked(cls, waiter->chunks, waiter->n, waiter->flags);
 			dequeue(waiter);
 			waiter->state = WAITER_SERVED;
 			if (waiter->cond) {
