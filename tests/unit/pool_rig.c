@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the pool's tests share, see pool_rig.h. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -9,7 +10,8 @@
 
 struct ibv_pd *rig_pd;
 enum rig_huge rig_huge;
-int64_t rig_mapped;
+_Atomic int64_t rig_mapped;
+_Atomic size_t rig_allocated;
 
 static struct ibv_context *verbs;
 static struct {
@@ -109,6 +111,8 @@ void *__real_calloc(size_t, size_t);
 void *__wrap_calloc(size_t, size_t);
 void *__real_aligned_alloc(size_t, size_t);
 void *__wrap_aligned_alloc(size_t, size_t);
+int __real_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int __wrap_pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 #pragma GCC visibility pop
 
 void *__wrap_mmap(void *addr, size_t length, int prot, int flags, int fd, off_t offset)
@@ -169,10 +173,20 @@ int __wrap_madvise(void *addr, size_t length, int advice)
 
 void *__wrap_calloc(size_t n, size_t size)
 {
+	rig_allocated += n * size;
 	return strike(RIG_ALLOC) ? NULL : __real_calloc(n, size);
 }
 
 void *__wrap_aligned_alloc(size_t align, size_t size)
 {
+	rig_allocated += size;
 	return strike(RIG_ALLOC) ? NULL : __real_aligned_alloc(align, size);
+}
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*run)(void *),
+			  void *arg)
+{
+	if (strike(RIG_THREAD))
+		return fault.err;
+	return __real_pthread_create(thread, attr, run, arg);
 }

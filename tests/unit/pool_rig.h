@@ -33,6 +33,7 @@ enum rig_call {
 	RIG_MPROTECT,
 	RIG_MADVISE,
 	RIG_ALLOC,
+	RIG_THREAD,
 	RIG_CALLS
 };
 void rig_fail(enum rig_call call, int nth, int err);
@@ -46,7 +47,8 @@ enum rig_huge {
 };
 extern enum rig_huge rig_huge;
 
-/* Bytes that the library has mapped and not unmapped. */
-extern int64_t rig_mapped;
+/* Bytes that the library has mapped and not unmapped; and that it has allocated. */
+extern _Atomic int64_t rig_mapped;
+extern _Atomic size_t rig_allocated;
 
 #endif
