@@ -98,7 +98,7 @@ int sw_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
 {
 	struct sw_qp *qp = sw_qp(ibv);
 	int err = SW_FAULT(post_send);
-	uint64_t len;
+	uint64_t len = 0;
 
 	if (err) {
 		*bad = wr;

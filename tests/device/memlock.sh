@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Too little lockable memory ends in a sentence that says what to do about it. CAP_IPC_LOCK is dropped
-# as well: with it, rxe registers whatever it's asked to.
+# Too little lockable memory ends in a sentence that says what to do about it. CAP_IPC_LOCK is
+# dropped as well: with it, rxe registers whatever it's asked to.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
