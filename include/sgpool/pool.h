@@ -34,9 +34,24 @@ enum sgp_pages {
 	SGP_PAGES_BASE,          /* base pages only */
 };
 
-/* Flags of a pool. */
+/*
+ * Flags of a pool. Without one of those for access the memory is for this end only: LOCAL_WRITE.
+ *
+ * With REMOTE_* a peer that learns the key of one chunk (sgp_chunk_rkey()) reaches the chunk's whole
+ * region, chunks that others hold included, as long as the region stands and without a completion at
+ * this end. Give what peers are to reach a pool of its own, or use WINDOWS.
+ */
 enum {
-	SGP_POOL_NUMA = 1 << 0, /* place the memory on numa_node */
+	SGP_POOL_NUMA = 1 << 0,          /* place the memory on numa_node */
+	SGP_POOL_REMOTE_READ = 1 << 1,   /* peers may READ it */
+	SGP_POOL_REMOTE_WRITE = 1 << 2,  /* peers may WRITE it */
+	SGP_POOL_REMOTE_ATOMIC = 1 << 3, /* peers may do atomic operations on it */
+	/*
+	 * This end's READs may go into it. Nothing on InfiniBand and RoCE; on iWARP, where the answer to
+	 * a READ is a write by the peer, it is REMOTE_WRITE.
+	 */
+	SGP_POOL_READ_SINK = 1 << 4,
+	SGP_POOL_WINDOWS = 1 << 5, /* memory windows may be bound to it */
 };
 
 /* A size class: chunks of one size. */
@@ -81,6 +96,7 @@ struct sgp_pool_attr {
  * pd: stays the caller's, and must outlive the pool. attr: read during the call only.
  * Returns the pool, to be ended by sgp_pool_destroy(); NULL with errno, and nothing is left behind:
  *   EINVAL  an attribute is wrong (which one: sgp_errmsg())
+ *   EOPNOTSUPP  SGP_POOL_WINDOWS, and the device has no type 2 memory windows
  *   ENOMEM  no memory, no hugepages where they were required, or over RLIMIT_MEMLOCK
  *   another: the errno of ibv_reg_mr(3)
  */
@@ -229,6 +245,13 @@ SGP_API size_t sgp_chunk_size(const struct sgp_chunk *chunk);
 
 /* The local key of the chunk's memory on the pool's first protection domain. Any value is legal, 0 too. */
 SGP_API uint32_t sgp_chunk_lkey(const struct sgp_chunk *chunk);
+
+/*
+ * The remote key of the chunk's memory on the pool's first protection domain, to be told to a peer
+ * together with the address. It opens the chunk's whole region for what the pool's REMOTE_* flags
+ * allow; what they don't ends at the peer with IBV_WC_REM_ACCESS_ERR, whatever the key.
+ */
+SGP_API uint32_t sgp_chunk_rkey(const struct sgp_chunk *chunk);
 
 /* The pool that the chunk came from. */
 SGP_API struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk);

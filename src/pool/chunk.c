@@ -22,6 +22,11 @@ uint32_t sgp_chunk_lkey(const struct sgp_chunk *chunk)
 	return chunk->lkey;
 }
 
+uint32_t sgp_chunk_rkey(const struct sgp_chunk *chunk)
+{
+	return chunk->slab->region.mr->rkey;
+}
+
 struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk)
 {
 	return chunk->slab->pool;

@@ -17,6 +17,10 @@
 
 #define MAX_CLASSES 4096
 
+#define POOL_FLAGS                                                                                 \
+	(SGP_POOL_NUMA | SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE | SGP_POOL_REMOTE_ATOMIC |   \
+	 SGP_POOL_READ_SINK | SGP_POOL_WINDOWS)
+
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 {
 	struct sgp_class *cls = pool->classes, *end = cls + pool->nclasses;
@@ -113,7 +117,7 @@ static int check_attr(const struct sgp_pool_attr *attr)
 {
 	uint32_t i;
 
-	if (attr->comp_mask || attr->flags & ~(uint32_t)SGP_POOL_NUMA)
+	if (attr->comp_mask || attr->flags & ~(uint32_t)POOL_FLAGS)
 		return sgp_fail(EINVAL, "comp_mask or flags that this version does not know");
 	if (attr->nclasses == 0 || attr->nclasses > MAX_CLASSES || !attr->classes)
 		return sgp_fail(EINVAL, "%u size classes: 1 to %d are possible", attr->nclasses,
@@ -291,7 +295,7 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 	memset(pool, 0, sizeof *pool);
 	if (init_classes(pool, attr))
 		goto free_pool;
-	if (sgp_registrar_open(&pool->reg, pd))
+	if (sgp_registrar_open(&pool->reg, pd, attr->flags))
 		goto free_classes;
 	if (set_backing(pool, attr) || reserve(pool, attr))
 		goto close_registrar;

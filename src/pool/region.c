@@ -2,6 +2,7 @@
 /* Memory and its registration, see region.h. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "pool/chunk.h"
@@ -9,7 +10,30 @@
 #include "pool/limits.h"
 #include "pool/region.h"
 
-int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd)
+/* IBV_ACCESS_* for SGP_POOL_*: what was asked for and no more. */
+static uint32_t access_for(const struct ibv_pd *pd, uint32_t flags)
+{
+	bool iwarp = pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
+	uint32_t access = IBV_ACCESS_LOCAL_WRITE;
+
+	if (flags & SGP_POOL_REMOTE_READ)
+		access |= IBV_ACCESS_REMOTE_READ;
+	if (flags & SGP_POOL_REMOTE_WRITE || (flags & SGP_POOL_READ_SINK && iwarp))
+		access |= IBV_ACCESS_REMOTE_WRITE;
+	if (flags & SGP_POOL_REMOTE_ATOMIC)
+		access |= IBV_ACCESS_REMOTE_ATOMIC;
+	if (flags & SGP_POOL_WINDOWS)
+		access |= IBV_ACCESS_MW_BIND;
+	return access;
+}
+
+static bool has_windows(const struct ibv_device_attr *device)
+{
+	return device->max_mw > 0 && device->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+								 IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+}
+
+int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd, uint32_t flags)
 {
 	struct ibv_device_attr device = {0};
 	int ret = ibv_query_device(pd->context, &device), index;
@@ -18,12 +42,14 @@ int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd)
 		ret = sgp_provider_errno(ret);
 		return sgp_fail(ret, "ibv_query_device failed: %s", strerror(ret));
 	}
+	if (flags & SGP_POOL_WINDOWS && !has_windows(&device))
+		return sgp_fail(EOPNOTSUPP, "the device has no type 2 memory windows");
 	index = sgp_pd_acquire(pd);
 	if (index < 0)
 		return -1;
 	*reg = (struct sgp_registrar){.pd = pd,
 				      .pd_index = index,
-				      .access = IBV_ACCESS_LOCAL_WRITE,
+				      .access = access_for(pd, flags),
 				      .max_bytes = SIZE_MAX};
 	/* 0 is what a device says that has no limit. */
 	if (device.max_mr_size && device.max_mr_size < SIZE_MAX)
