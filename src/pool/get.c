@@ -15,6 +15,7 @@
  */
 #define SGP_NO_INLINE
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 
 #include "pool/errmsg.h"
@@ -22,6 +23,7 @@
 #include "pool/grow.h"
 #include "pool/probe.h"
 
+#define YIELDS      64
 #define BATCH       256
 #define CHUNKS_MOST (SIZE_MAX / 16) /* so that a number of chunks can be in bytes, signed */
 
@@ -58,33 +60,55 @@ static void exhausted_locked(struct sgp_class *cls, size_t n)
 	SGP_PROBE3(exhausted, cls->pool, cls->cut.size, n);
 }
 
-static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *chunks[])
+/* Fill the thread's magazine while the lock is held. */
+static void refill_locked(struct sgp_class *cls, struct sgp_cache *cache)
+{
+	/* Half of what is there at most: the others want some too. */
+	size_t spare = sgp_centre_avail_locked(cls, 0) / 2;
+
+	sgp_cache_fill_locked(cache, spare < trip(cls) ? spare : trip(cls));
+	sgp_cache_open_locked(cache);
+}
+
+static bool take_locked(struct sgp_class *cls, struct sgp_cache *cache, size_t n, int flags,
+			struct sgp_chunk *chunks[], struct sgp_waiter **served)
+{
+	if (sgp_centre_avail_locked(cls, flags) < n)
+		collect_locked(cls, cache, n, flags, served);
+	if (sgp_centre_avail_locked(cls, flags) < n || sgp_waited_for_locked(cls, flags))
+		return false;
+	sgp_centre_get_locked(cls, chunks, n, flags);
+	if (cls->pressure && relieved_locked(cls))
+		cls->pressure = false;
+	if (cache && !cls->pressure)
+		refill_locked(cls, cache);
+	return true;
+}
+
+/* *made: how many chunks the class had then. */
+static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *chunks[],
+		 size_t *made)
 {
 	struct sgp_cache *cache = sgp_cache_of(cls);
 	struct sgp_waiter *served = NULL;
-	bool enough;
-	size_t spare;
+	bool taken;
 
 	pthread_mutex_lock(&cls->lock);
-	if (sgp_centre_avail_locked(cls, flags) < n)
-		collect_locked(cls, cache, n, flags, &served);
-	enough = sgp_centre_avail_locked(cls, flags) >= n && !sgp_waited_for_locked(cls, flags);
-	if (enough)
-		sgp_centre_get_locked(cls, chunks, n, flags);
-	else
-		exhausted_locked(cls, n);
-	if (cls->pressure && relieved_locked(cls))
-		cls->pressure = false;
-	if (cache && enough && !cls->pressure) {
-		/* Half of what is there at most: the others want some too. */
-		spare = sgp_centre_avail_locked(cls, 0) / 2;
-		sgp_cache_fill_locked(cache, spare < trip(cls) ? spare : trip(cls));
-		sgp_cache_open_locked(cache);
+	taken = take_locked(cls, cache, n, flags, chunks, &served);
+	/* Somebody was preempted inside its magazine, perhaps with what is wanted: let it out. */
+	for (int i = 0; !taken && cls->unsettled && i < YIELDS; i++) {
+		pthread_mutex_unlock(&cls->lock);
+		sched_yield();
+		pthread_mutex_lock(&cls->lock);
+		taken = take_locked(cls, cache, n, flags, chunks, &served);
 	}
+	if (!taken)
+		exhausted_locked(cls, n);
+	*made = cls->made;
 	sgp_want_growth_locked(cls);
 	pthread_mutex_unlock(&cls->lock);
 	sgp_served_run(served);
-	return enough;
+	return taken;
 }
 
 /* n chunks at once out of the thread's own magazine; false when it has fewer. */
@@ -114,6 +138,7 @@ static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 		      size_t n)
 {
 	struct sgp_class *cls;
+	size_t made;
 
 	if (sgp_check_fork())
 		return -1;
@@ -126,11 +151,11 @@ static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 	if (flags & SGP_GET_RESERVED && cls->reserve == 0 && n <= CHUNKS_MOST &&
 	    mag_get_bulk(pool, size, chunks, n))
 		return 0;
-	while (!take(cls, n, flags, chunks)) {
+	while (!take(cls, n, flags, chunks, &made)) {
 		if (!(flags & SGP_MAY_GROW))
 			return sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free", n,
 					cls->cut.size);
-		if (sgp_grow_for_get(cls, n, flags))
+		if (sgp_grow_for_get(cls, n, flags, made))
 			return -1;
 	}
 	return 0;

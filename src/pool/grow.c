@@ -148,7 +148,7 @@ static size_t lacking(struct sgp_class *cls, size_t n, int flags, size_t *left)
 	return avail < n ? n - avail : 0;
 }
 
-int sgp_grow_for_get(struct sgp_class *cls, size_t n, int flags)
+int sgp_grow_for_get(struct sgp_class *cls, size_t n, int flags, size_t made)
 {
 	struct sgp_waiter *served = NULL;
 	size_t need, left;
@@ -156,10 +156,11 @@ int sgp_grow_for_get(struct sgp_class *cls, size_t n, int flags)
 
 	pthread_mutex_lock(&cls->pool->grow);
 	need = lacking(cls, n, flags, &left);
-	/* 0: another thread's growth was meant for those who wait, or was enough. */
 	if (need == 0)
-		need = 1;
-	if (need > left)
+		need = 1; /* what is there is for those who wait */
+	if (cls->made != made)
+		ret = 0;
+	else if (need > left)
 		ret = sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free, and the class has %zu",
 			       n, cls->cut.size, cls->made);
 	else

@@ -12,10 +12,11 @@
 int sgp_grow_first(struct sgp_class *cls, size_t n);
 
 /*
- * A get that may grow found fewer than n chunks: make more, in geometric steps. Returns 0 when
- * trying again is worth it; -1 with ENOBUFS or the errno of sgp_pool_grow().
+ * A get that may grow found fewer than n chunks, of made at that time: make more, in geometric
+ * steps, unless somebody else just has. Returns 0 when trying again is worth it; -1 with ENOBUFS or
+ * the errno of sgp_pool_grow().
  */
-int sgp_grow_for_get(struct sgp_class *cls, size_t n, int flags);
+int sgp_grow_for_get(struct sgp_class *cls, size_t n, int flags, size_t made);
 
 /* Deregister everything. Returns 0; -1 with errno, and what could not be deregistered stays. */
 int sgp_drop_all(struct sgp_pool *pool);

@@ -260,6 +260,7 @@ static int fill_pool(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 		if (n && sgp_grow_first(&pool->classes[i], n))
 			return -1;
 	}
+	sgp_debug_check(pool);
 	return sgp_helper_start(pool, attr->idle_ms);
 }
 
@@ -308,7 +309,6 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 		errno = err;
 		return NULL;
 	}
-	sgp_debug_check(pool);
 	return pool;
 
 close_registrar:
@@ -350,6 +350,7 @@ static int retire_classes(struct sgp_pool *pool)
 					pool->classes[i].cut.size);
 	}
 	sgp_helper_stop(pool);
+	sgp_debug_check(pool);
 	for (i = 0; i < pool->nclasses; i++) {
 		struct sgp_class *cls = &pool->classes[i];
 		struct sgp_slab *slab;
@@ -370,7 +371,6 @@ int sgp_pool_destroy(struct sgp_pool *pool)
 
 	if (sgp_check_fork())
 		return -1;
-	sgp_debug_check(pool);
 	/* A thread that used the pool once may be ending now. */
 	sgp_threads_lock();
 	ret = retire_classes(pool);

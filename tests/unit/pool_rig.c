@@ -15,7 +15,8 @@ _Atomic size_t rig_allocated;
 
 static struct ibv_context *verbs;
 static struct {
-	bool armed, struck;
+	atomic_bool armed;
+	bool struck;
 	enum rig_call call;
 	int left, err;
 } fault;
@@ -84,12 +85,20 @@ bool rig_failed(void)
 
 static bool strike(enum rig_call call)
 {
-	if (!fault.armed || fault.call != call || fault.left-- > 0)
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	bool struck;
+
+	if (!fault.armed)
 		return false;
-	fault.armed = false;
-	fault.struck = true;
-	errno = fault.err;
-	return true;
+	pthread_mutex_lock(&lock);
+	struck = fault.armed && fault.call == call && fault.left-- <= 0;
+	if (struck) {
+		fault.armed = false;
+		fault.struck = true;
+		errno = fault.err;
+	}
+	pthread_mutex_unlock(&lock);
+	return struck;
 }
 
 /* The linker sends the library's calls here. Visible, as some linkers look at shared objects too.
