@@ -133,11 +133,9 @@ const struct cli_command cli_doctor = {
 	.name = "doctor",
 	.summary = "what this machine offers for RDMA, and what stands in the way",
 	.usage = "[--json]",
-	.help = "Shows the RDMA devices and what limits them, the rights and limits of this "
-		"process,\n"
-		"memory, kernel modules; and for each problem the command that mends it. Opens "
-		"each\n"
-		"device and registers memory on it to see that it can be done; changes nothing.\n"
+	.help = "Shows the RDMA devices and their limits, the rights and limits of this process,\n"
+		"memory and kernel modules, and for each problem the command that mends it. Opens\n"
+		"each device and registers memory there to see that it can be; changes nothing.\n"
 		"Exit status: 0 RDMA can be used here, 1 something stands in the way.\n",
 	.run = run,
 };

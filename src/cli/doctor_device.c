@@ -190,8 +190,7 @@ static bool register_problem(struct doctor *d, const char *device, int err)
 	struct sgp_memlock lock;
 
 	sgp_memlock_read(&lock);
-	/* siw does not ask for the capability (limits.h): if it says ENOMEM, the limit may be why.
-	 */
+	/* siw does not ask for the capability (limits.h): the limit alone may be why. */
 	if ((err == ENOMEM || err == EPERM) && lock.limit < TRANSFER_LOCKED) {
 		doctor_memlock_problem(d, &lock, TRANSFER_LOCKED);
 		return false;
