@@ -13,3 +13,13 @@ if(SGP_SANITIZE)
   add_compile_options(-fsanitize=${SGP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${SGP_SANITIZE})
 endif()
+
+# The library's rooms are optimised across their files where they are optimised at all. The objects
+# are whole without it too, so that a static library serves every linker.
+option(SGP_LTO "Link-time optimisation of optimised builds" ON)
+add_library(sgp_lto INTERFACE)
+if(SGP_LTO AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT SGP_SANITIZE)
+  set(optimised $<NOT:$<CONFIG:Debug>>)
+  target_compile_options(sgp_lto INTERFACE $<${optimised}:-flto=auto> $<${optimised}:-ffat-lto-objects>)
+  target_link_options(sgp_lto INTERFACE $<${optimised}:-flto=auto> $<${optimised}:-O2>)
+endif()

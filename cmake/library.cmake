@@ -17,6 +17,7 @@ endforeach()
 set_target_properties(sgpool PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
                       LINK_DEPENDS ${SGP_MAP})
 # Not to be unloaded: a thread that ends calls into the library to give its chunks back.
+target_link_libraries(sgpool PRIVATE $<BUILD_INTERFACE:sgp_lto>)
 target_link_options(sgpool PRIVATE -Wl,--version-script=${SGP_MAP} -Wl,-z,nodelete)
 if(NOT SGP_SANITIZE)
   target_link_options(sgpool PRIVATE -Wl,-z,defs)

@@ -15,7 +15,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
-#include "post/ep.h"
+#include "post/plan.h"
 
 /* ---- making one ---- */
 
@@ -80,6 +80,11 @@ static int check_device(struct sgp_ep *ep, const struct rdma_cm_id *id,
 		ep->type = attr->qp_type;
 	else
 		ep->type = id && id->ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+	if (ep->type == IBV_QPT_UD)
+		ep->lacks = SGP_KIND_ONE_SIDED | SGP_KIND_INV;
+	else if (ep->iwarp)
+		ep->lacks = SGP_KIND_IMM | SGP_KIND_ATOMIC;
+	ep->special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD;
 	return 0;
 }
 

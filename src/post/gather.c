@@ -12,27 +12,24 @@
 #include "post/sgl.h"
 #include "post/wr.h"
 
-struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode, uint8_t flags)
-{
-	struct sgp_slot *slot = sgp_side_slot(side, side->head);
+#define VERBS_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
+#define OUR_FLAGS   (SGP_HANDOVER | SGP_LINEARISE | SGP_BATCH)
 
-	slot->context = context;
-	slot->parts = slot->left = 1;
-	slot->to_lead = 0;
-	slot->flags = flags;
-	slot->opcode = opcode;
-	slot->ended = false;
-	slot->done.status = IBV_WC_SUCCESS;
-	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
-	return slot;
-}
-
-void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n)
-{
-	slot->num_chunk = (uint16_t)n;
-	for (int i = 0; i < n; i++)
-		slot->chunk[i] = chunk[i];
-}
+static const struct {
+	uint8_t kind;
+	uint8_t completes_as; /* enum ibv_wc_opcode */
+} ops[] = {
+#define OP(wr, wc, ...) [IBV_WR_##wr] = {SGP_KIND_KNOWN | (__VA_ARGS__), IBV_WC_##wc}
+	OP(SEND, SEND, SGP_KIND_SEND | SGP_KIND_MESSAGE),
+	OP(SEND_WITH_IMM, SEND, SGP_KIND_SEND | SGP_KIND_MESSAGE | SGP_KIND_IMM),
+	OP(SEND_WITH_INV, SEND, SGP_KIND_SEND | SGP_KIND_MESSAGE | SGP_KIND_INV),
+	OP(RDMA_WRITE, RDMA_WRITE, SGP_KIND_ONE_SIDED),
+	OP(RDMA_WRITE_WITH_IMM, RDMA_WRITE, SGP_KIND_ONE_SIDED | SGP_KIND_MESSAGE | SGP_KIND_IMM),
+	OP(RDMA_READ, RDMA_READ, SGP_KIND_ONE_SIDED | SGP_KIND_SINK),
+	OP(ATOMIC_CMP_AND_SWP, COMP_SWAP, SGP_KIND_ONE_SIDED | SGP_KIND_SINK | SGP_KIND_ATOMIC),
+	OP(ATOMIC_FETCH_AND_ADD, FETCH_ADD, SGP_KIND_ONE_SIDED | SGP_KIND_SINK | SGP_KIND_ATOMIC),
+#undef OP
+};
 
 /* A list that a completion hands back needs its SGEs then. */
 void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl)
@@ -67,6 +64,8 @@ static void add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_s
 	} else {
 		side->unsignalled++;
 	}
+	if (ep->nwr)
+		ep->wr[ep->nwr - 1].next = &ep->wr[ep->nwr];
 	sgp_wr_fill(&ep->wr[ep->nwr++], wr, sgp_side_offer(side), sge, num_sge, send_flags, offset);
 	ep->stats.wrs++;
 }
@@ -139,47 +138,57 @@ static int next_part(struct cursor *at, struct ibv_sge *sge, int max_sge, uint64
 	return n;
 }
 
-static uint32_t count_parts(const struct sgp_ep *ep, const struct sgp_sgl *sgl, int max_sge)
+/* How many requests a list takes. Returns 0; -1 with E2BIG: more than the queue has. */
+static int count_parts(const struct sgp_ep *ep, const struct sgp_sgl *sgl, struct sgp_plan *plan)
 {
-	struct ibv_sge scratch[1];
+	const struct sgp_side *side = &ep->send;
 	struct cursor at = {.sgl = sgl};
-	uint64_t bytes = 0;
+	struct ibv_sge scratch;
+	uint64_t room = ep->max_msg;
 	uint32_t parts = 1;
 	int n = 0;
 
-	while (at.sge < sgl->num_sge) {
-		uint64_t room = ep->max_msg - bytes, before = at.done;
+	while (!plan->parts && at.sge < sgl->num_sge) {
+		uint64_t before = at.done;
 
-		if (n == max_sge || !room) {
+		if (n == plan->sge_a_part || !room) {
 			parts++;
 			n = 0;
-			bytes = 0;
-			continue;
+			room = ep->max_msg;
 		}
-		next_part(&at, scratch, 1, room);
-		bytes += at.done - before;
+		next_part(&at, &scratch, 1, room);
+		room -= at.done - before;
 		n++;
 	}
-	return parts;
+	if (parts > side->depth ||
+	    (uint64_t)sgl->num_chunk > (uint64_t)parts * (uint64_t)side->max_chunk)
+		return sgp_fail(E2BIG,
+				"a list of %d holds that takes %u requests: the queue has %u, "
+				"of %d holds each",
+				sgl->num_chunk, parts, side->depth, side->max_chunk);
+	plan->parts = parts;
+	return 0;
 }
 
 /*
  * A list over several requests, each of which is signalled. The holds go to the slots in order, as
  * many as each takes; they are dropped or handed back together.
  */
-static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct sgp_plan *plan,
-		      uint32_t parts)
+static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct sgp_plan *plan)
 {
 	struct cursor at = {.sgl = wr->sgl};
 	struct sgp_side *side = &ep->send;
+	uint32_t parts = plan->parts;
 
 	for (uint32_t i = 0; i < parts; i++) {
-		struct sgp_slot *slot = sgp_fill_slot(side, wr->context, plan->opcode,
-						      plan->flags | SGP_SLOT_SIGNALLED);
+		struct sgp_slot *slot =
+			sgp_fill_slot(side, wr->context, ops[wr->opcode].completes_as,
+				      plan->flags | SGP_SLOT_SIGNALLED);
 		int holds = wr->sgl->num_chunk - at.chunk;
 		uint64_t offset = at.done;
 
 		slot->parts = slot->left = (uint16_t)parts;
+		slot->done.status = IBV_WC_SUCCESS;
 		slot->to_lead = (uint16_t)(parts - 1 - i);
 		slot->pds = wr->sgl->pds;
 		slot->access = wr->sgl->access;
@@ -222,40 +231,61 @@ static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 	return ret;
 }
 
+/* A plain operation: at most one work request, from memory that stands, and nothing comes back. */
+static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)
+{
+	const struct sgp_sgl *sgl = wr->sgl;
+
+	return !(kind & SGP_KIND_SINK) &&
+	       !(wr->flags & (IBV_SEND_INLINE | SGP_HANDOVER | SGP_LINEARISE)) && !sgl->flags &&
+	       sgl->length > ep->auto_inline && sgl->length <= ep->max_msg &&
+	       sgl->num_sge <= ep->send.max_sge && sgl->num_chunk <= ep->send.max_chunk &&
+	       !ep->special;
+}
+
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
 	struct sgp_side *side = &ep->send;
 	const struct sgp_sgl *sgl = wr->sgl;
+	unsigned int kind = 0;
 	struct sgp_slot *slot;
 	struct sgp_plan plan;
-	uint32_t parts;
 
-	if (sgp_plan(ep, wr, &plan))
+	if (!sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
+		return sgp_fail(EINVAL, "post: a list and known flags are needed");
+	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
+		kind = ops[wr->opcode].kind;
+	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
+	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
+		return sgp_refuse_operation(ep, wr, kind);
+	if (sgp_check_list(ep, sgl))
 		return -1;
-	if (plan.linearise)
-		return gather_copy(ep, wr);
-	parts = plan.parts ? plan.parts : count_parts(ep, sgl, plan.sge_a_part);
-	if (!plan.goes_inline &&
-	    (parts > side->depth ||
-	     (uint64_t)sgl->num_chunk > (uint64_t)parts * (uint64_t)side->max_chunk))
-		return sgp_fail(E2BIG,
-				"a list of %d holds that takes %u requests: the queue has %u, "
-				"of %d holds each",
-				sgl->num_chunk, parts, side->depth, side->max_chunk);
+	if (is_plain(ep, wr, kind)) {
+		plan.parts = 1;
+		plan.flags = wr->flags & IBV_SEND_SIGNALED ? SGP_SLOT_WANTED : 0;
+		plan.goes_inline = plan.own_signal = false;
+	} else {
+		if (sgp_plan(ep, wr, kind, &plan))
+			return -1;
+		if (plan.linearise)
+			return gather_copy(ep, wr);
+		if (!plan.goes_inline && count_parts(ep, sgl, &plan))
+			return -1;
+	}
 	if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && sgp_check_connected(ep))
 		return -1;
-	if (!sgp_side_has_room(side, parts))
+	if (!sgp_side_has_room(side, plan.parts))
 		return sgp_fail(EAGAIN, "the send queue (%u) is full: poll, then try again",
 				side->depth);
 	if (!ep->nwr)
 		ep->doorbell_seq = side->head;
-	if (parts > 1) {
-		add_parts(ep, wr, &plan, parts);
+	if (plan.parts > 1) {
+		add_parts(ep, wr, &plan);
 		return 0;
 	}
-	if (plan.own_signal || must_signal(side))
+	if (plan.flags & SGP_SLOT_WANTED || plan.own_signal || must_signal(side))
 		plan.flags |= SGP_SLOT_SIGNALLED;
-	slot = sgp_fill_slot(side, wr->context, plan.opcode, plan.flags);
+	slot = sgp_fill_slot(side, wr->context, ops[wr->opcode].completes_as, plan.flags);
 	if (plan.goes_inline)
 		add_inline(ep, wr, slot);
 	else

@@ -9,9 +9,6 @@
 #include "pool/errmsg.h"
 #include "post/plan.h"
 
-#define VERBS_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
-#define OUR_FLAGS   (SGP_HANDOVER | SGP_LINEARISE | SGP_BATCH)
-
 /* On iWARP a provider may send large unsignalled messages from the buffer even after a later
  * completion (law 2.3): these are signalled. */
 #define IWARP_COPIES_BELOW 4096
@@ -26,46 +23,15 @@ int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl)
 	return 0;
 }
 
-/* An operation that the queue pair has; its completion's opcode. */
-static int check_opcode(const struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)
 {
-	bool imm = false;
-
-	switch (wr->opcode) {
-	case IBV_WR_SEND_WITH_IMM:
-		imm = true;
-		/* fall through */
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_INV:
-		plan->opcode = IBV_WC_SEND;
-		break;
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		imm = true;
-		/* fall through */
-	case IBV_WR_RDMA_WRITE:
-		plan->opcode = IBV_WC_RDMA_WRITE;
-		break;
-	case IBV_WR_RDMA_READ:
-		plan->opcode = IBV_WC_RDMA_READ;
-		break;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-		plan->opcode = IBV_WC_COMP_SWAP;
-		break;
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		plan->opcode = IBV_WC_FETCH_ADD;
-		break;
-	default:
+	if (!(kind & SGP_KIND_KNOWN))
 		return sgp_fail(EINVAL, "opcode %d is not one of a list", (int)wr->opcode);
-	}
-	if (ep->iwarp &&
-	    (imm || plan->opcode == IBV_WC_COMP_SWAP || plan->opcode == IBV_WC_FETCH_ADD))
-		return sgp_fail(EOPNOTSUPP, "iWARP has neither immediate data nor atomics");
-	if (ep->type == IBV_QPT_UD &&
-	    (plan->opcode != IBV_WC_SEND || wr->opcode == IBV_WR_SEND_WITH_INV))
+	if (ep->type == IBV_QPT_UD && kind & ep->lacks)
 		return sgp_fail(EOPNOTSUPP, "a UD queue pair only sends");
-	if ((ep->type == IBV_QPT_UD) != !!wr->ah)
-		return sgp_fail(EINVAL, "an address handle belongs to a send on a UD queue pair");
-	return 0;
+	if (kind & ep->lacks)
+		return sgp_fail(EOPNOTSUPP, "iWARP has neither immediate data nor atomics");
+	return sgp_fail(EINVAL, "an address handle belongs to a send on a UD queue pair");
 }
 
 /* The device writes into the list: a READ's or an atomic's. */
@@ -108,62 +74,53 @@ static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct 
 }
 
 /* How many work requests: by SGEs, and for one-sided operations by bytes and holds too. */
-static int plan_parts(const struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+static int plan_parts(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind,
+		      struct sgp_plan *plan)
 {
 	const struct sgp_side *side = &ep->send;
 	const struct sgp_sgl *sgl = wr->sgl;
-	bool one_message = plan->opcode == IBV_WC_SEND || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-	uint64_t by_sge, by_bytes;
+	bool too_many;
+	uint64_t most;
 
 	plan->parts = 1;
-	plan->sge_a_part = plan->opcode == IBV_WC_RDMA_READ ? ep->max_sge_rd : side->max_sge;
-	if (one_message && sgl->length > ep->max_msg)
+	plan->sge_a_part = wr->opcode == IBV_WR_RDMA_READ ? ep->max_sge_rd : side->max_sge;
+	if (kind & SGP_KIND_MESSAGE && sgl->length > ep->max_msg)
 		return sgp_fail(EMSGSIZE, "%llu bytes: the port takes %llu",
 				(unsigned long long)sgl->length, (unsigned long long)ep->max_msg);
 	if (plan->goes_inline)
 		return 0;
-	if (sgl->num_sge > plan->sge_a_part || sgl->num_chunk > side->max_chunk) {
-		if (one_message && wr->flags & SGP_LINEARISE) {
-			plan->linearise = true;
-			return 0;
-		}
-		if (one_message)
-			return sgp_fail(E2BIG, "%d SGEs and %d holds: a message takes %d and %d",
-					sgl->num_sge, sgl->num_chunk, side->max_sge,
-					side->max_chunk);
-	}
-	if (sgl->num_sge <= plan->sge_a_part && sgl->length <= ep->max_msg &&
-	    sgl->num_chunk <= side->max_chunk)
+	too_many = sgl->num_sge > plan->sge_a_part || sgl->num_chunk > side->max_chunk;
+	if (!too_many && sgl->length <= ep->max_msg)
 		return 0;
-	/* Bytes may cut SGEs: each cut makes one more, so this many parts are enough. */
-	by_bytes = (sgl->length + ep->max_msg - 1) / ep->max_msg;
-	by_sge = ((uint64_t)sgl->num_sge + by_bytes - 1 + (uint64_t)plan->sge_a_part - 1) /
-		 (uint64_t)plan->sge_a_part;
-	if (by_sge + by_bytes > side->depth + 1)
-		return sgp_fail(E2BIG, "a list that takes %llu requests: the queue has %u",
-				(unsigned long long)(by_sge + by_bytes - 1), side->depth);
-	plan->parts = 0; /* exactly how many: see count_parts() */
+	if (kind & SGP_KIND_MESSAGE) {
+		plan->linearise = wr->flags & SGP_LINEARISE;
+		return plan->linearise
+			       ? 0
+			       : sgp_fail(E2BIG, "%d SGEs and %d holds: a message takes %d and %d",
+					  sgl->num_sge, sgl->num_chunk, side->max_sge,
+					  side->max_chunk);
+	}
+	/* A bound that keeps the count short: bytes cut an SGE at most once a part. */
+	most = (uint64_t)side->depth * (uint64_t)plan->sge_a_part;
+	if ((uint64_t)sgl->num_sge > most || sgl->length > side->depth * ep->max_msg)
+		return sgp_fail(E2BIG, "%d SGEs: the queue has %u requests of %d", sgl->num_sge,
+				side->depth, plan->sge_a_part);
+	plan->parts = 0;
 	return 0;
 }
 
-int sgp_plan(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
+int sgp_plan(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind,
+	     struct sgp_plan *plan)
 {
 	const struct sgp_sgl *sgl = wr->sgl;
-	bool sink;
 
 	*plan = (struct sgp_plan){.parts = 1};
-	if (!sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
-		return sgp_fail(EINVAL, "post: a list and known flags are needed");
-	if (sgp_check_list(ep, sgl) || check_opcode(ep, wr, plan))
+	if (kind & SGP_KIND_SINK ? check_sink(ep, wr) : plan_inline(ep, wr, plan))
 		return -1;
-	sink = plan->opcode == IBV_WC_RDMA_READ || plan->opcode == IBV_WC_COMP_SWAP ||
-	       plan->opcode == IBV_WC_FETCH_ADD;
-	if (sink ? check_sink(ep, wr) : plan_inline(ep, wr, plan))
-		return -1;
-	if (plan_parts(ep, wr, plan))
+	if (plan_parts(ep, wr, kind, plan))
 		return -1;
 	plan->flags = ep->sig_all || wr->flags & IBV_SEND_SIGNALED ? SGP_SLOT_WANTED : 0;
-	if (sink || wr->flags & SGP_HANDOVER) {
+	if (kind & SGP_KIND_SINK || wr->flags & SGP_HANDOVER) {
 		plan->flags = SGP_SLOT_WANTED | SGP_SLOT_HANDOVER;
 		if (sgl->num_sge > ep->cq->max_sge || sgl->num_chunk > ep->cq->max_chunk)
 			return sgp_fail(E2BIG,
@@ -172,8 +129,8 @@ int sgp_plan(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
 					sgl->num_sge, sgl->num_chunk, ep->cq->max_sge,
 					ep->cq->max_chunk);
 	}
-	plan->own_signal = sink || plan->flags & SGP_SLOT_WANTED || ep->type == IBV_QPT_UD ||
-			   (ep->iwarp && sgl->length >= IWARP_COPIES_BELOW);
+	plan->own_signal =
+		ep->type == IBV_QPT_UD || (ep->iwarp && sgl->length >= IWARP_COPIES_BELOW);
 	return 0;
 }
 

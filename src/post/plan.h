@@ -9,12 +9,23 @@
 
 #include "post/ep.h"
 
+/* What is to know of an operation's opcode. */
+enum sgp_kind {
+	SGP_KIND_KNOWN = 1 << 0,
+	SGP_KIND_MESSAGE = 1 << 1, /* one message at the peer: never split */
+	SGP_KIND_SEND = 1 << 2,    /* what a UD queue pair can do, but for: */
+	SGP_KIND_INV = 1 << 3,
+	SGP_KIND_IMM = 1 << 4,
+	SGP_KIND_ATOMIC = 1 << 5,
+	SGP_KIND_SINK = 1 << 6, /* the device writes into the list */
+	SGP_KIND_ONE_SIDED = 1 << 7,
+};
+
 /* What an operation would take. */
 struct sgp_plan {
 	uint32_t parts; /* work requests; 0: several, to be counted */
 	int sge_a_part;
-	uint8_t opcode; /* enum ibv_wc_opcode */
-	uint8_t flags;  /* enum sgp_slot_flags */
+	uint8_t flags; /* enum sgp_slot_flags */
 	bool goes_inline;
 	bool linearise;
 	bool own_signal; /* never left to a later completion */
@@ -27,18 +38,45 @@ int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl);
  */
 int sgp_check_connected(struct sgp_ep *ep);
 
-/* Fill in *plan. Returns 0; -1 with the errors of sgp_post() that do not depend on the queue's
- * room. */
-int sgp_plan(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan);
+/*
+ * Plan an operation that is more than a plain message or WRITE of one request. It's known to be one
+ * of the queue pair's. Returns 0; -1 with the errors of sgp_post() that do not depend on the
+ * queue's room.
+ */
+int sgp_plan(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind,
+	     struct sgp_plan *plan);
+
+/* Why the operation is not one of the queue pair's: -1 with EINVAL or EOPNOTSUPP. */
+int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind);
 
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
 /* The slot at head, filled in but for holds and SGEs. */
-struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode, uint8_t flags);
+static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode,
+					     uint8_t flags)
+{
+	struct sgp_slot *slot = sgp_side_slot(side, side->head);
 
-/* The holds that the slot keeps; and what it needs besides to hand the list back. */
-void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n);
+	slot->context = context;
+	slot->parts = 1;
+	slot->to_lead = 0;
+	slot->flags = flags;
+	slot->opcode = opcode;
+	slot->ended = false;
+	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
+	return slot;
+}
+
+/* The holds that the slot keeps. */
+static inline void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n)
+{
+	slot->num_chunk = (uint16_t)n;
+	for (int i = 0; i < n; i++)
+		slot->chunk[i] = chunk[i];
+}
+
+/* What it needs besides to hand the list back. */
 void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl);
 
 #endif

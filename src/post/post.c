@@ -136,8 +136,16 @@ int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 
 int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags)
 {
-	struct sgp_wr wr = {.context = context, .sgl = sgl, .opcode = IBV_WR_SEND, .flags = flags};
+	struct sgp_wr wr;
 
+	/* Only what a SEND uses: clearing the rest would cost more than the call. */
+	wr.next = NULL;
+	wr.context = context;
+	wr.sgl = sgl;
+	wr.opcode = IBV_WR_SEND;
+	wr.flags = flags;
+	wr.imm_data = 0;
+	wr.ah = NULL;
 	return sgp_post(ep, &wr, NULL);
 }
 

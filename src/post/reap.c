@@ -43,10 +43,16 @@ static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
 		sgp_slot_free(sgp_side_slot(side, first + i));
 }
 
-static void drop_group(struct sgp_side *side, const struct sgp_slot *leader)
+static void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 {
-	uint32_t first = seq_of(leader) - leader->parts + 1u;
+	uint32_t first;
 
+	if (leader->parts == 1) {
+		sgp_chunk_put_bulk(leader->chunk, leader->num_chunk);
+		sgp_slot_free(leader);
+		return;
+	}
+	first = seq_of(leader) - leader->parts + 1u;
 	for (uint32_t i = 0; i < leader->parts; i++) {
 		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
 
@@ -62,11 +68,14 @@ static void drop_group(struct sgp_side *side, const struct sgp_slot *leader)
 static struct sgp_slot *end_slot(struct sgp_side *side, struct sgp_slot *slot,
 				 const struct sgp_done *done)
 {
-	struct sgp_slot *leader = slot;
+	struct sgp_slot *leader;
 
 	slot->ended = true;
-	if (slot->parts != 1)
-		leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
+	if (slot->parts == 1) {
+		slot->done = *done;
+		return slot;
+	}
+	leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
 	if (leader->done.status == IBV_WC_SUCCESS)
 		leader->done = *done;
 	return --leader->left ? NULL : leader;
@@ -145,6 +154,8 @@ static void retire_before(struct sgp_side *side, uint32_t seq)
 		if (slot && !slot->ended && !(slot->flags & SGP_SLOT_SIGNALLED))
 			drop_group(side, slot);
 	}
+	if (seq == side->reaped)
+		side->reaped++;
 }
 
 /*

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
-#include "post/ep.h"
+#include "post/plan.h"
 #include "post/wr.h"
 
 /*
@@ -54,9 +54,6 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 	ep->accepted = 0;
 	if (!n)
 		return side->head;
-	for (uint32_t i = 0; i + 1 < n; i++)
-		ep->wr[i].next = &ep->wr[i + 1];
-	ep->wr[n - 1].next = NULL;
 	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed)) {
 		*err = ESHUTDOWN; /* gathered before, and never to be sent */
 		return give_up(ep, ep->doorbell_seq, accepted_end, *err);
@@ -88,15 +85,8 @@ static int post_sync(struct sgp_ep *ep)
 
 	if (!sgp_side_has_room(side, 1))
 		return EAGAIN;
-	slot = sgp_side_slot(side, side->head);
+	slot = sgp_fill_slot(side, NULL, IBV_WC_RDMA_WRITE, SGP_SLOT_OURS | SGP_SLOT_SIGNALLED);
 	slot->num_chunk = slot->num_sge = 0;
-	slot->parts = slot->left = 1;
-	slot->to_lead = 0;
-	slot->flags = SGP_SLOT_OURS | SGP_SLOT_SIGNALLED;
-	slot->opcode = IBV_WC_RDMA_WRITE;
-	slot->ended = false;
-	slot->done.status = IBV_WC_SUCCESS;
-	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
 	ep->doorbell_seq = side->head;
 	sgp_wr_fill(&ep->wr[0], &nothing, sgp_side_offer(side), NULL, 0, IBV_SEND_SIGNALED, 0);
 	ep->nwr = 1;

@@ -22,39 +22,21 @@ void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge, struct 
 
 /* ---- a slice at either end ---- */
 
-/* Whether b continues a: adjacent in memory, of one registration, and not too long together. */
-static bool continues(const struct ibv_sge *a, const struct sgp_chunk *held_by_a,
-		      const struct ibv_sge *b, const struct sgp_chunk *held_by_b)
+/* Whether b continues a, which is adjacent in memory: of one registration, and not too long then.
+ */
+static bool joins(const struct ibv_sge *a, const struct sgp_chunk *held_by_a,
+		  const struct ibv_sge *b, const struct sgp_chunk *held_by_b)
 {
-	return a->addr + a->length == b->addr && a->lkey == b->lkey &&
-	       (uint64_t)a->length + b->length <= SGP_MAX_SGE_LENGTH &&
+	return a->lkey == b->lkey && (uint64_t)a->length + b->length <= SGP_MAX_SGE_LENGTH &&
 	       sgp_chunk_region(held_by_a) == sgp_chunk_region(held_by_b);
 }
 
-static int check_slice(const struct sgp_sgl *sgl, const struct sgp_chunk *chunk, size_t offset,
-		       size_t length)
+static int outside(const struct sgp_chunk *chunk, size_t offset, size_t length)
 {
-	size_t size;
-
-	if (!sgl || !chunk)
-		return sgp_fail(EINVAL, "slice: no list or no chunk");
 	if (length > SGP_MAX_SGE_LENGTH)
 		return sgp_fail(EINVAL, "slice: %zu bytes; at most %d", length, SGP_MAX_SGE_LENGTH);
-	size = sgp_chunk_size(chunk);
-	if (offset > size || length > size - offset)
-		return sgp_fail(EFAULT, "slice: %zu bytes from %zu on, of a chunk of %zu", length,
-				offset, size);
-	if (!(sgl->pds & sgp_chunk_pds(chunk)))
-		return sgp_fail(EXDEV,
-				"slice: the chunk shares no protection domain with the list");
-	return 0;
-}
-
-static struct ibv_sge slice_of(const struct sgp_chunk *chunk, size_t offset, size_t length)
-{
-	return (struct ibv_sge){.addr = (uintptr_t)sgp_chunk_addr(chunk) + offset,
-				.length = (uint32_t)length,
-				.lkey = sgp_chunk_lkey(chunk)};
+	return sgp_fail(EFAULT, "slice: %zu bytes from %zu on, of a chunk of %u", length, offset,
+			chunk->size);
 }
 
 static int full(const struct sgp_sgl *sgl)
@@ -63,8 +45,27 @@ static int full(const struct sgp_sgl *sgl)
 			sgl->max_chunk);
 }
 
-/* What a slice adds besides its SGE. */
-static void account(struct sgp_sgl *sgl, const struct sgp_chunk *chunk, size_t length)
+/* What both ends refuse, and the slice's SGE. */
+static inline int begin_slice(const struct sgp_sgl *sgl, const struct sgp_chunk *chunk,
+			      size_t offset, size_t length, struct ibv_sge *slice)
+{
+	if (!sgl || !chunk)
+		return sgp_fail(EINVAL, "slice: no list or no chunk");
+	if (length > chunk->size || offset > chunk->size - length)
+		return outside(chunk, offset, length);
+	if (!(sgl->pds & sgp_chunk_pds(chunk)))
+		return sgp_fail(EXDEV,
+				"slice: the chunk shares no protection domain with the list");
+	if (sgl->num_chunk == sgl->max_chunk)
+		return full(sgl);
+	*slice = (struct ibv_sge){.addr = (uintptr_t)chunk->addr + offset,
+				  .length = (uint32_t)length,
+				  .lkey = chunk->lkey};
+	return 0;
+}
+
+/* What a slice adds besides its SGE and its hold. */
+static inline void account(struct sgp_sgl *sgl, const struct sgp_chunk *chunk, size_t length)
 {
 	sgl->num_chunk++;
 	sgl->length += length;
@@ -74,21 +75,20 @@ static void account(struct sgp_sgl *sgl, const struct sgp_chunk *chunk, size_t l
 
 int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset, size_t length)
 {
-	struct ibv_sge slice, *last;
-	bool join;
+	struct ibv_sge slice, *end;
 
-	if (check_slice(sgl, chunk, offset, length))
+	if (begin_slice(sgl, chunk, offset, length, &slice))
 		return -1;
-	slice = slice_of(chunk, offset, length);
-	last = sgl->num_sge ? &sgl->sge[sgl->num_sge - 1] : NULL;
-	join = last && sgl->num_chunk &&
-	       continues(last, sgl->chunk[sgl->num_chunk - 1], &slice, chunk);
-	if (sgl->num_chunk == sgl->max_chunk || (length && !join && sgl->num_sge == sgl->max_sge))
-		return full(sgl);
-	if (join)
-		last->length += slice.length;
-	else if (length)
-		sgl->sge[sgl->num_sge++] = slice;
+	end = sgl->sge + sgl->num_sge;
+	if (sgl->num_sge && sgl->num_chunk && end[-1].addr + end[-1].length == slice.addr &&
+	    joins(&end[-1], sgl->chunk[sgl->num_chunk - 1], &slice, chunk)) {
+		end[-1].length += slice.length;
+	} else if (length) {
+		if (sgl->num_sge == sgl->max_sge)
+			return full(sgl);
+		*end = slice;
+		sgl->num_sge++;
+	}
 	sgl->chunk[sgl->num_chunk] = chunk;
 	account(sgl, chunk, length);
 	return 0;
@@ -96,25 +96,23 @@ int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset, 
 
 int sgp_sgl_prepend(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset, size_t length)
 {
-	struct ibv_sge slice;
-	bool join;
+	struct ibv_sge slice, *first;
 
-	if (check_slice(sgl, chunk, offset, length))
+	if (begin_slice(sgl, chunk, offset, length, &slice))
 		return -1;
-	slice = slice_of(chunk, offset, length);
-	join = sgl->num_sge && sgl->num_chunk &&
-	       continues(&slice, chunk, &sgl->sge[0], sgl->chunk[0]);
-	if (sgl->num_chunk == sgl->max_chunk || (length && !join && sgl->num_sge == sgl->max_sge))
-		return full(sgl);
-	if (join) {
-		sgl->sge[0].addr = slice.addr;
-		sgl->sge[0].length += slice.length;
+	first = sgl->sge;
+	if (sgl->num_sge && sgl->num_chunk && slice.addr + slice.length == first->addr &&
+	    joins(&slice, chunk, first, sgl->chunk[0])) {
+		first->addr = slice.addr;
+		first->length += slice.length;
 	} else if (length) {
-		memmove(sgl->sge + 1, sgl->sge, sgl->num_sge * sizeof *sgl->sge);
-		sgl->sge[0] = slice;
+		if (sgl->num_sge == sgl->max_sge)
+			return full(sgl);
+		memmove(first + 1, first, (size_t)sgl->num_sge * sizeof *first);
+		*first = slice;
 		sgl->num_sge++;
 	}
-	memmove(sgl->chunk + 1, sgl->chunk, sgl->num_chunk * sizeof(struct sgp_chunk *));
+	memmove(sgl->chunk + 1, sgl->chunk, (size_t)sgl->num_chunk * sizeof(struct sgp_chunk *));
 	sgl->chunk[0] = chunk;
 	account(sgl, chunk, length);
 	return 0;
@@ -149,28 +147,66 @@ static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
 	return -1;
 }
 
+/*
+ * The chunks come straight into the list's own array, and their SGEs are written in one pass when
+ * there is room for each to be one of its own and the list is empty. (Chunks of one pool are on the
+ * same protection domains.)
+ */
+static void fill_whole(struct sgp_sgl *sgl, size_t size, int n)
+{
+	struct ibv_sge *sge = sgl->sge;
+	const struct sgp_slab *slab = NULL;
+
+	for (int i = 0; i < n; i++) {
+		const struct sgp_chunk *chunk = sgl->chunk[i];
+
+		if (chunk->slab != slab) {
+			slab = chunk->slab;
+			sgl->pds &= slab->region.pds;
+			sgl->access &= slab->region.access;
+		}
+		if (i && sge[-1].addr + sge[-1].length == (uintptr_t)chunk->addr &&
+		    sge[-1].length + size <= SGP_MAX_SGE_LENGTH &&
+		    sgl->chunk[i - 1]->slab == slab) {
+			sge[-1].length += (uint32_t)size;
+			continue;
+		}
+		*sge++ = (struct ibv_sge){.addr = (uintptr_t)chunk->addr,
+					  .length = (uint32_t)size,
+					  .lkey = chunk->lkey};
+	}
+	sgl->num_sge = (int)(sge - sgl->sge);
+	sgl->num_chunk = n;
+	sgl->length = (uint64_t)n * size;
+}
+
 int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
 {
+	struct sgp_chunk **got;
 	struct mark m;
+	int ret = 0;
 
 	if (!sgl || !pool || n < 0)
 		return sgp_fail(EINVAL, "chunks as a list: no list, no pool, or %d of them", n);
 	if (n > sgl->max_chunk - sgl->num_chunk)
 		return full(sgl);
-	m = mark(sgl);
-	/* Straight into the list's own array: they are its holds once they are appended. */
-	if (sgp_pool_get_bulk(pool, size, flags, sgl->chunk + sgl->num_chunk, (size_t)n))
+	got = sgl->chunk + sgl->num_chunk;
+	if (sgp_pool_get_bulk(pool, size, flags, got, (size_t)n))
 		return -1;
-	for (int i = 0; i < n; i++) {
-		struct sgp_chunk *chunk = sgl->chunk[m.sgl.num_chunk + i];
+	if (!sgl->num_chunk && !sgl->num_sge && n <= sgl->max_sge) {
+		fill_whole(sgl, size, n);
+		return 0;
+	}
+	m = mark(sgl);
+	/* Each is where its append puts it. */
+	for (int i = 0; i < n && !ret; i++)
+		ret = sgp_sgl_append(sgl, got[i], 0, size);
+	if (ret) {
+		int err = errno;
 
-		if (sgp_sgl_append(sgl, chunk, 0, size)) {
-			int err = errno;
-
-			sgp_chunk_put_bulk(sgl->chunk + m.sgl.num_chunk, (size_t)n);
-			errno = err;
-			return back_to(sgl, &m, false);
-		}
+		sgp_chunk_put_bulk(got, (size_t)n);
+		errno = err;
+		return back_to(sgl, &m, false);
 	}
 	return 0;
 }
@@ -185,8 +221,8 @@ static int append_range(struct sgp_sgl *sgl, struct sgp_pool *pool, uintptr_t ad
 
 		if (!chunk)
 			return -1;
-		offset = addr - (uintptr_t)sgp_chunk_addr(chunk);
-		piece = sgp_chunk_size(chunk) - offset;
+		offset = addr - (uintptr_t)chunk->addr;
+		piece = chunk->size - offset;
 		if (piece > length)
 			piece = length;
 		sgp_chunk_ref(chunk);

@@ -66,8 +66,8 @@ int sgp_sgl_clone(struct sgp_sgl *dst, const struct sgp_sgl *src)
 /* Whether any of n SGEs touches the chunk's memory. The later ones are asked first. */
 static bool uses(const struct ibv_sge *sge, int n, const struct sgp_chunk *chunk)
 {
-	uint64_t start = (uintptr_t)sgp_chunk_addr(chunk);
-	uint64_t end = start + sgp_chunk_size(chunk);
+	uint64_t start = (uintptr_t)chunk->addr;
+	uint64_t end = start + chunk->size;
 
 	while (n-- > 0)
 		if (sge[n].addr < end && sge[n].addr + sge[n].length > start)
@@ -181,7 +181,7 @@ int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool)
 	if (!chunk)
 		return -1;
 	length = sgl->length;
-	sgp_sgl_gather(sgl, sgp_chunk_addr(chunk));
+	sgp_sgl_gather(sgl, chunk->addr);
 	sgp_sgl_clear(sgl);
 	return sgp_sgl_append(sgl, chunk, 0, length);
 }

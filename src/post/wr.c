@@ -7,13 +7,13 @@
 void sgp_wr_fill(struct ibv_send_wr *wr, const struct sgp_wr *from, uint64_t wr_id,
 		 struct ibv_sge *sge, int num_sge, unsigned int send_flags, uint64_t offset)
 {
-	*wr = (struct ibv_send_wr){
-		.wr_id = wr_id,
-		.sg_list = sge,
-		.num_sge = num_sge,
-		.opcode = from->opcode,
-		.send_flags = send_flags,
-	};
+	/* Members that the opcode does not use stay as they are: a provider does not read them. */
+	wr->wr_id = wr_id;
+	wr->next = NULL;
+	wr->sg_list = sge;
+	wr->num_sge = num_sge;
+	wr->opcode = from->opcode;
+	wr->send_flags = send_flags;
 	switch (from->opcode) {
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 		wr->imm_data = from->imm_data;
