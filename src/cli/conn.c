@@ -39,22 +39,12 @@ static void break_off(struct conn *c, const char *why, const char *detail)
 	conn_fail(c, "%s%s%s", why, detail ? ": " : "", detail ? detail : "");
 }
 
-/* A post failed. If the peer went away, that is why, and its event or completion is on its way. */
+/* A post failed. If that is since the peer went away, its event is on its way. */
 static void refused(struct conn *c)
 {
 	c->over = c->broken = true;
 	if (!c->refusal[0])
 		snprintf(c->refusal, sizeof c->refusal, "%s", sgp_errmsg());
-}
-
-void conn_reason(const struct conn *c, char *why, size_t size)
-{
-	if (c->why[0])
-		snprintf(why, size, "%s", c->why);
-	else
-		snprintf(why, size,
-			 "the other end went away before all was done%s%s%s; see what it says",
-			 c->refusal[0] ? " (" : "", c->refusal, c->refusal[0] ? ")" : "");
 }
 
 /* Returns 0; -1, and the connection has failed. */
@@ -306,7 +296,7 @@ void conn_event(struct conn *c, const struct cm_event *event)
 	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 	case RDMA_CM_EVENT_REJECTED: /* it went while we were accepting */
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		c->over = c->broken = true;
+		c->over = c->broken = c->gone = true;
 		return;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		break_off(c, "the RDMA device was removed", NULL);
@@ -345,6 +335,27 @@ void conn_sleep(const struct conn *c, const int *fds, int n, int timeout_ms)
 		poll_fds[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	/* Whatever it returns: the callers look at everything again. */
 	poll(poll_fds, (nfds_t)n + 1, timeout_ms);
+}
+
+void conn_reason(struct conn *c, struct rdma_event_channel *channel, void (*take_events)(void *arg),
+		 void *arg, char *why, size_t size)
+{
+	const int64_t end = clock_ms() + DRAIN_MS;
+	const char *reason = "the connection broke";
+
+	while (!c->why[0] && !c->gone && clock_ms() < end) {
+		take_events(arg);
+		conn_reap(c);
+		if (!c->why[0] && !c->gone)
+			conn_sleep(c, &channel->fd, 1, RETRY_MS);
+	}
+	if (c->why[0])
+		reason = c->why;
+	else if (c->gone)
+		reason = "the other end went away before all was done; see what it says";
+	else if (c->refusal[0])
+		reason = c->refusal;
+	snprintf(why, size, "%s", reason);
 }
 
 /* Let what was posted go out. */

@@ -32,7 +32,8 @@ struct conn {
 	bool up;               /* we may speak; the sender may first */
 	bool over;             /* it ended, well or not: nothing is posted but an abort */
 	bool broken;           /* not even that */
-	char why[200];         /* it failed, and that's why; empty: the peer just went */
+	bool gone;             /* the connection manager said that the peer is gone */
+	char why[200];         /* it failed, and that's why; empty: see conn_reason() */
 	char refusal[200];     /* what a post was refused with */
 	int sending;           /* messages posted */
 	int64_t heard, said;   /* ms */
@@ -88,8 +89,13 @@ int conn_tick(struct conn *c);
 /* End it for this reason; the first one stays. */
 void conn_fail(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Why it is over, for people. */
-void conn_reason(const struct conn *c, char *why, size_t size);
+/*
+ * Why it is over, for people. A queue that broke without a reason often did so since the peer went:
+ * take_events(arg), which is to hand this connection's events over, is called for a moment until it
+ * says so.
+ */
+void conn_reason(struct conn *c, struct rdma_event_channel *channel, void (*take_events)(void *arg),
+		 void *arg, char *why, size_t size);
 
 /* Tell the peer why we give up, and wait a moment for it to be told. */
 void conn_abort(struct conn *c, enum wire_code code);

@@ -265,7 +265,7 @@ static bool write_opened(struct doctor *d, struct ibv_context *verbs)
 	out_u64(d->out, "max_mr", "max registrations", (uint64_t)attr.max_mr);
 	const bool works = write_probes(d, verbs);
 
-	out_list(d->out, "ports", NULL);
+	out_list(d->out, "ports", "ports");
 	for (unsigned int port = 1; port <= attr.phys_port_cnt; port++)
 		active |= write_port(d, verbs, port);
 	out_end(d->out);

@@ -159,7 +159,7 @@ static void say_verdict(struct recv_file *r)
 /* One turn: look at everything once, then sleep until there is something new. */
 static void turn(struct recv_file *r, int64_t until)
 {
-	const int fds[] = {r->channel_fd, r->pipeline.done_fd, r->signal_fd};
+	const int fds[] = {r->channel->fd, r->pipeline.done_fd, r->signal_fd};
 	struct conn *c = r->conn;
 	int sleep_ms;
 
@@ -205,7 +205,7 @@ static void judge(struct recv_file *r)
 		fail(r, WIRE_DIGEST_DIFFERS,
 		     "what arrived has another SHA-256 than what was sent; send it again");
 	} else if (!r->why[0]) {
-		conn_reason(r->conn, r->why, sizeof r->why);
+		conn_reason(r->conn, r->channel, r->take_events, r->arg, r->why, sizeof r->why);
 	}
 }
 

@@ -11,7 +11,7 @@
 
 struct recv_file {
 	const char *path; /* where the file goes */
-	int channel_fd;
+	struct rdma_event_channel *channel;
 	int signal_fd;
 	/* Take the connection manager's events, and give the connection its own by conn_event(). */
 	void (*take_events)(void *arg);

@@ -262,16 +262,23 @@ static void on_received(void *arg, const struct wire_header *header, struct sgp_
 	conn_repost(s->conn);
 }
 
+static void take_events(void *arg)
+{
+	struct send_file *s = arg;
+	struct cm_event event;
+
+	while (cm_next(s->channel, &event) > 0)
+		conn_event(s->conn, &event);
+}
+
 /* One turn: look at everything once, then sleep until there is something new. */
 static void turn(struct send_file *s)
 {
 	const int fds[] = {s->channel->fd, s->pipeline.done_fd, s->signal_fd};
 	struct conn *c = s->conn;
-	struct cm_event event;
 	int sleep_ms;
 
-	while (cm_next(s->channel, &event) > 0)
-		conn_event(c, &event);
+	take_events(s);
 	conn_reap(c);
 	collect(s);
 	feed(s);
@@ -295,7 +302,7 @@ static void judge(struct send_file *s)
 	if (s->why[0])
 		return;
 	if (!s->has_verdict)
-		conn_reason(s->conn, s->why, sizeof s->why);
+		conn_reason(s->conn, s->channel, take_events, s, s->why, sizeof s->why);
 	else if (!s->said_end)
 		fail(s, "the other end broke the protocol: a verdict before the end");
 	else if (v->code != WIRE_OK)

@@ -124,7 +124,7 @@ static int accept_sender(struct server *s, struct recv_file *f, struct conn *c, 
 	s->current = f;
 	if (!rdma_accept(id, &param))
 		return 0;
-	why = strerror(errno);
+	conn_fail(c, "can't be accepted: %s", strerror(errno));
 failed:
 	report_failure(s, peer, why);
 	return -1;
@@ -164,7 +164,7 @@ static bool serve(struct server *s, int *status, bool *interrupted)
 
 	if (f) {
 		*f = (struct recv_file){.path = s->o->path,
-					.channel_fd = s->channel->fd,
+					.channel = s->channel,
 					.signal_fd = s->signal_fd,
 					.take_events = take_events,
 					.arg = s};

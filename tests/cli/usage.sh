@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # How the command is asked: help and version on the standard output with status 0, wrong use one
 # line on the standard error stream with status 2, and JSON that is JSON.
-# usage: usage.sh SGPOOL VERSION PYTHON
+# usage: usage.sh SGPOOL VERSION PYTHON [SOFTVERBS]
+# SOFTVERBS is the library to preload for a device that is known; sanitizers don't let one preload.
 set -eu
-sgpool=$1 version=$2 python=$3
+sgpool=$1 version=$2 python=$3 softverbs=${4-}
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 failures=0
@@ -123,6 +124,21 @@ assert report["memory"]["page_size"] > 0
 for key in "devices", "files", "modules", "rights", "numa_nodes", "rdma_cm", "fork":
     assert key in report, key
 PYTHON
+
+if [ -n "$softverbs" ]; then
+	status=0
+	LD_PRELOAD=$softverbs "$sgpool" doctor --json >"$out/out" 2>"$out/err" || status=$?
+	"$python" - "$out/out" "$status" <<'PYTHON' || fail doctor on softverbs
+import json, sys
+report = json.load(open(sys.argv[1]))
+assert sys.argv[2] == "0" and report["usable"] and report["rdma_cm"], report
+(device,) = report["devices"]
+assert device["name"] == "soft0" and device["registers"], device
+assert device["max_sge"] == 32 and device["max_inline"] == 1024, device
+(port,) = device["ports"]
+assert port["state"] == "active" and port["link_layer"] == "Ethernet", port
+PYTHON
+fi
 
 if [ -w /dev/full ]; then
 	status=0
