@@ -52,7 +52,7 @@ struct state {
 	uint8_t locked; /* by 1: the owner, 2: the reclaimer */
 	/* The owner. */
 	uint8_t pc, op, top, chunk, ask;
-	uint8_t held[CHUNKS], nheld;
+	uint8_t held[CHUNKS + OPS], nheld; /* a broken variant hands chunks out twice */
 	struct {
 		uint8_t cell, value;
 	} buffer[BUFFER];
