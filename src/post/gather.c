@@ -188,7 +188,7 @@ static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct s
 		uint64_t offset = at.done;
 
 		slot->parts = slot->left = (uint16_t)parts;
-		slot->done.status = IBV_WC_SUCCESS;
+		slot->failed.status = IBV_WC_SUCCESS;
 		slot->to_lead = (uint16_t)(parts - 1 - i);
 		slot->pds = wr->sgl->pds;
 		slot->access = wr->sgl->access;
@@ -231,6 +231,21 @@ static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 	return ret;
 }
 
+/* The last refusals, and room for the requests to come. */
+static inline int begin(struct sgp_ep *ep, uint32_t parts)
+{
+	struct sgp_side *side = &ep->send;
+
+	if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && sgp_check_connected(ep))
+		return -1;
+	if (!sgp_side_has_room(side, parts))
+		return sgp_fail(EAGAIN, "the send queue (%u) is full: poll, then try again",
+				side->depth);
+	if (!ep->nwr)
+		ep->doorbell_seq = side->head;
+	return 0;
+}
+
 /* A plain operation: at most one work request, from memory that stands, and nothing comes back. */
 static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)
 {
@@ -243,42 +258,22 @@ static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr, un
 	       !ep->special;
 }
 
-int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
+/* Gather what planning is needed for. */
+static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr,
+						    unsigned int kind)
 {
 	struct sgp_side *side = &ep->send;
-	const struct sgp_sgl *sgl = wr->sgl;
-	unsigned int kind = 0;
 	struct sgp_slot *slot;
 	struct sgp_plan plan;
 
-	if (!sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
-		return sgp_fail(EINVAL, "post: a list and known flags are needed");
-	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
-		kind = ops[wr->opcode].kind;
-	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
-	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
-		return sgp_refuse_operation(ep, wr, kind);
-	if (sgp_check_list(ep, sgl))
+	if (sgp_plan(ep, wr, kind, &plan))
 		return -1;
-	if (is_plain(ep, wr, kind)) {
-		plan.parts = 1;
-		plan.flags = wr->flags & IBV_SEND_SIGNALED ? SGP_SLOT_WANTED : 0;
-		plan.goes_inline = plan.own_signal = false;
-	} else {
-		if (sgp_plan(ep, wr, kind, &plan))
-			return -1;
-		if (plan.linearise)
-			return gather_copy(ep, wr);
-		if (!plan.goes_inline && count_parts(ep, sgl, &plan))
-			return -1;
-	}
-	if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && sgp_check_connected(ep))
+	if (plan.linearise)
+		return gather_copy(ep, wr);
+	if (!plan.goes_inline && count_parts(ep, wr->sgl, &plan))
 		return -1;
-	if (!sgp_side_has_room(side, plan.parts))
-		return sgp_fail(EAGAIN, "the send queue (%u) is full: poll, then try again",
-				side->depth);
-	if (!ep->nwr)
-		ep->doorbell_seq = side->head;
+	if (begin(ep, plan.parts))
+		return -1;
 	if (plan.parts > 1) {
 		add_parts(ep, wr, &plan);
 		return 0;
@@ -290,5 +285,34 @@ int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 		add_inline(ep, wr, slot);
 	else
 		add_whole(ep, wr, slot);
+	return 0;
+}
+
+int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	struct sgp_side *side = &ep->send;
+	unsigned int kind = 0;
+	struct sgp_slot *slot;
+	uint8_t flags = 0;
+
+	if (!wr->sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
+		return sgp_fail(EINVAL, "post: a list and known flags are needed");
+	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
+		kind = ops[wr->opcode].kind;
+	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
+	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
+		return sgp_refuse_operation(ep, wr, kind);
+	if (sgp_check_list(ep, wr->sgl))
+		return -1;
+	if (!is_plain(ep, wr, kind))
+		return gather_special(ep, wr, kind);
+	if (begin(ep, 1))
+		return -1;
+	if (wr->flags & IBV_SEND_SIGNALED)
+		flags = SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED;
+	else if (must_signal(side))
+		flags = SGP_SLOT_SIGNALLED;
+	slot = sgp_fill_slot(side, wr->context, ops[wr->opcode].completes_as, flags);
+	add_whole(ep, wr, slot);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "pool/errmsg.h"
 #include "post/queue.h"
@@ -13,7 +14,7 @@ int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_ch
 		ring *= 2;
 	*side = (struct sgp_side){
 		.depth = depth, .mask = ring - 1, .max_sge = max_sge, .max_chunk = max_chunk};
-	side->slot = calloc(ring, sizeof *side->slot);
+	side->slot = aligned_alloc(_Alignof(struct sgp_slot), ring * sizeof *side->slot);
 	side->chunks = calloc((size_t)ring * (size_t)max_chunk, sizeof(struct sgp_chunk *));
 	side->sges = calloc((size_t)ring * (size_t)max_sge, sizeof *side->sges);
 	if (!side->slot || !side->chunks || !side->sges) {
@@ -22,6 +23,7 @@ int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_ch
 		free(side->slot);
 		return sgp_fail(ENOMEM, "no memory for a queue of %u slots", depth);
 	}
+	memset(side->slot, 0, ring * sizeof *side->slot);
 	for (uint32_t i = 0; i < ring; i++) {
 		side->slot[i].chunk = side->chunks + (size_t)i * (size_t)max_chunk;
 		side->slot[i].sge = side->sges + (size_t)i * (size_t)max_sge;

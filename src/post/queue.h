@@ -61,24 +61,27 @@ enum sgp_slot_flags {
 	SGP_SLOT_OURS = 1 << 3,      /* not the caller's: he never hears of it */
 };
 
+/* What is used each time comes first: a cache line. */
 struct sgp_slot {
 	_Atomic uint64_t tag; /* wr_id, or 0: free */
 	void *context;
-	uint16_t num_chunk, num_sge;
-	uint16_t parts;    /* of a leader: slots of its group, itself included */
-	uint16_t left;     /* of a leader: those of them that have not ended; the poller's */
-	uint16_t to_lead;  /* how many slots on the leader is */
-	uint8_t flags;     /* enum sgp_slot_flags; not changed while it's posted */
-	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
-	bool ended;        /* waits for its group, or in the pending list; the poller's */
-	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
-	uint32_t access;   /* with HANDOVER: the list's, as they were */
-	uint64_t pds;
 	struct sgp_chunk **chunk; /* [max_chunk] of the side */
-	struct ibv_sge *sge;      /* [max_sge] */
-	struct sgp_slot *next;    /* in the pending list, or the inbox */
-	struct sgp_done done;
-};
+	uint16_t num_chunk, num_sge;
+	uint16_t parts;       /* of a leader: slots of its group, itself included; 1: no group */
+	uint16_t to_lead;     /* how many slots on the leader is */
+	uint8_t flags;        /* enum sgp_slot_flags; not changed while it's posted */
+	uint8_t opcode;       /* enum ibv_wc_opcode: all that we use are below 256 */
+	bool ended;           /* waits for its group, or in the pending list; the poller's */
+	_Atomic int error;    /* the provider's, of a post that it may have half taken; else 0 */
+	struct sgp_done done; /* the poller's */
+
+	struct ibv_sge *sge;   /* [max_sge] */
+	struct sgp_slot *next; /* in the pending list, or the inbox */
+	uint64_t pds;          /* with HANDOVER: the list's, as they were */
+	uint32_t access;
+	uint16_t left;          /* of a group's leader: slots that have not ended; the poller's */
+	struct sgp_done failed; /* of a group's leader: its first failure; the poller's */
+} __attribute__((aligned(64)));
 
 struct sgp_side {
 	struct sgp_lock lock;

@@ -62,23 +62,28 @@ static void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 }
 
 /*
- * The slot has ended as done says. Returns the leader if that was the last of its group, with
+ * The slot has ended as slot->done says. Returns the leader if that was the last of its group, with
  * leader->done what the caller is to hear: the group's first failure, or success.
  */
-static struct sgp_slot *end_slot(struct sgp_side *side, struct sgp_slot *slot,
-				 const struct sgp_done *done)
+static struct sgp_slot *end_part(struct sgp_side *side, struct sgp_slot *slot)
 {
-	struct sgp_slot *leader;
+	struct sgp_slot *leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
 
 	slot->ended = true;
-	if (slot->parts == 1) {
-		slot->done = *done;
-		return slot;
-	}
-	leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
-	if (leader->done.status == IBV_WC_SUCCESS)
-		leader->done = *done;
-	return --leader->left ? NULL : leader;
+	if (leader->failed.status == IBV_WC_SUCCESS)
+		leader->failed = slot->done;
+	if (--leader->left)
+		return NULL;
+	leader->done = leader->failed;
+	return leader;
+}
+
+static inline struct sgp_slot *end_slot(struct sgp_side *side, struct sgp_slot *slot)
+{
+	if (slot->parts != 1)
+		return end_part(side, slot);
+	slot->ended = true;
+	return slot;
 }
 
 static bool is_owed(const struct sgp_slot *leader)
@@ -122,23 +127,26 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 	wc->status = done->status;
 	wc->error = done->error;
 	wc->vendor_err = done->vendor_err;
-	wc->byte_len = done->byte_len;
-	wc->imm_data = done->imm_data;
-	wc->wc_flags = done->wc_flags;
+	wc->byte_len = 0;
+	wc->imm_data = 0;
+	wc->wc_flags = 0;
 	ep->completions++;
-	ep->errors += done->status != IBV_WC_SUCCESS;
+	if (done->status != IBV_WC_SUCCESS)
+		ep->errors++;
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
 		drop_group(side, leader);
 		return;
 	}
 	hand_over(side, leader, &wc->sgl);
-	free_group(side, leader);
-	if (done->status != IBV_WC_SUCCESS)
-		return;
-	if (wc->opcode & IBV_WC_RECV)
+	if (done->status == IBV_WC_SUCCESS && wc->opcode & IBV_WC_RECV) {
+		wc->byte_len = done->byte_len;
+		wc->imm_data = done->imm_data;
+		wc->wc_flags = done->wc_flags;
 		sgp_sgl_cut(&wc->sgl, done->byte_len);
-	else
+	} else if (done->status == IBV_WC_SUCCESS) {
 		wc->byte_len = (uint32_t)wc->sgl.length;
+	}
+	free_group(side, leader); /* the poster may fill it again now */
 }
 
 /*
@@ -167,32 +175,33 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 	struct sgp_ep *ep = ep_of(cq, raw->wr_id);
 	struct sgp_side *side = ep ? side_of(ep, raw->wr_id) : NULL;
 	struct sgp_slot *slot = side ? sgp_side_find(side, raw->wr_id) : NULL;
-	struct sgp_done done;
+	struct sgp_done *done;
 
 	if (!slot || slot->ended) {
 		cq->stale++;
 		return NULL;
 	}
-	done = (struct sgp_done){.status = raw->status,
-				 .error = atomic_load_explicit(&slot->error, memory_order_relaxed),
-				 .vendor_err = raw->vendor_err};
+	done = &slot->done;
+	done->status = raw->status;
+	done->error = atomic_load_explicit(&slot->error, memory_order_relaxed);
+	done->vendor_err = raw->vendor_err;
 	if (raw->status != IBV_WC_SUCCESS)
 		atomic_store_explicit(&ep->stopped, true, memory_order_relaxed);
-	else if (done.error)
-		done.status = IBV_WC_GENERAL_ERR;
+	else if (done->error)
+		done->status = IBV_WC_GENERAL_ERR;
+	*which = ep;
 	if (side == &ep->send) {
 		retire_before(side, (uint32_t)raw->wr_id);
 	} else if (raw->status == IBV_WC_SUCCESS) {
-		done.byte_len = raw->byte_len;
-		done.imm_data = raw->imm_data;
-		done.wc_flags = raw->wc_flags;
+		done->byte_len = raw->byte_len;
+		done->imm_data = raw->imm_data;
+		done->wc_flags = raw->wc_flags;
 		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed))
 			atomic_store_explicit(&ep->connected, true, memory_order_relaxed);
 	}
-	*which = ep;
-	return end_slot(side, slot, &done);
+	return end_slot(side, slot);
 }
 
 /* ---- the pending list ---- */
@@ -211,6 +220,14 @@ static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
 	ep->pending++;
 }
 
+/* A slot that no completion ends. */
+static void end_with(struct sgp_slot *slot, enum ibv_wc_status status)
+{
+	slot->done = (struct sgp_done){
+		.status = status,
+		.error = atomic_load_explicit(&slot->error, memory_order_relaxed)};
+}
+
 /* What posters sent back: accepted, but not taken by the device. */
 static void take_untaken(struct sgp_cq *cq)
 {
@@ -225,15 +242,13 @@ static void take_untaken(struct sgp_cq *cq)
 	for (; slot; slot = next) {
 		struct sgp_ep *ep =
 			ep_of(cq, atomic_load_explicit(&slot->tag, memory_order_relaxed));
-		struct sgp_done done = {
-			.status = IBV_WC_GENERAL_ERR,
-			.error = atomic_load_explicit(&slot->error, memory_order_relaxed)};
 		struct sgp_slot *leader;
 
 		next = slot->next;
 		if (slot->ended) /* flushed meanwhile */
 			continue;
-		leader = end_slot(&ep->send, slot, &done);
+		end_with(slot, IBV_WC_GENERAL_ERR);
+		leader = end_slot(&ep->send, slot);
 		if (leader)
 			keep(cq, ep, leader);
 	}
@@ -264,12 +279,11 @@ static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
 	sgp_lock(&side->lock);
 	for (uint32_t seq = side->tail; seq != side->head; seq++) {
 		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
-		struct sgp_done done = {.status = IBV_WC_WR_FLUSH_ERR};
 
 		if (!slot || slot->ended)
 			continue;
-		done.error = atomic_load_explicit(&slot->error, memory_order_relaxed);
-		slot = end_slot(side, slot, &done);
+		end_with(slot, IBV_WC_WR_FLUSH_ERR);
+		slot = end_slot(side, slot);
 		if (slot)
 			keep(cq, ep, slot);
 	}

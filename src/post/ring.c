@@ -41,19 +41,35 @@ static uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end
 	return end;
 }
 
-uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
+/* The device did not take all n requests, or says so. */
+static __attribute__((noinline)) uint32_t half_taken(struct sgp_ep *ep, uint32_t accepted_end,
+						     int ret, struct ibv_send_wr *bad_wr, int *err)
 {
 	struct sgp_side *side = &ep->send;
-	struct ibv_send_wr *bad_wr = NULL;
-	uint32_t n = ep->nwr, accepted_end = ep->doorbell_seq + ep->accepted;
 	void *untaken;
+
+	*err = sgp_wr_judge(ret, bad_wr, &untaken);
+	if (untaken)
+		return give_up(
+			ep, ep->doorbell_seq + (uint32_t)((struct ibv_send_wr *)untaken - ep->wr),
+			accepted_end, *err);
+	for (uint32_t seq = ep->doorbell_seq; seq != side->head; seq++)
+		atomic_store_explicit(&sgp_side_slot(side, seq)->error, *err, memory_order_relaxed);
+	*err = 0; /* all of it is queued */
+	return side->head;
+}
+
+uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
+{
+	struct ibv_send_wr *bad_wr = NULL;
+	uint32_t accepted_end = ep->doorbell_seq + ep->accepted;
 	int ret;
 
 	*err = 0;
+	if (!ep->nwr)
+		return ep->send.head;
 	ep->nwr = 0;
 	ep->accepted = 0;
-	if (!n)
-		return side->head;
 	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed)) {
 		*err = ESHUTDOWN; /* gathered before, and never to be sent */
 		return give_up(ep, ep->doorbell_seq, accepted_end, *err);
@@ -61,18 +77,9 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 	errno = 0;
 	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
 	ep->stats.doorbells++;
-	if (!ret && !bad_wr)
-		return side->head;
-	*err = sgp_wr_judge(ret, bad_wr, &untaken);
-	if (!untaken) {
-		for (uint32_t seq = ep->doorbell_seq; seq != side->head; seq++)
-			atomic_store_explicit(&sgp_side_slot(side, seq)->error, *err,
-					      memory_order_relaxed);
-		*err = 0; /* all of it is queued */
-		return side->head;
-	}
-	return give_up(ep, ep->doorbell_seq + (uint32_t)((struct ibv_send_wr *)untaken - ep->wr),
-		       accepted_end, *err);
+	if (ret || bad_wr)
+		return half_taken(ep, accepted_end, ret, bad_wr, err);
+	return ep->send.head;
 }
 
 /* A zero-length RDMA WRITE: needs no memory, no key, and no receive at the peer. */

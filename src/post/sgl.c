@@ -152,62 +152,66 @@ static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
  * there is room for each to be one of its own and the list is empty. (Chunks of one pool are on the
  * same protection domains.)
  */
-static void fill_whole(struct sgp_sgl *sgl, size_t size, int n)
+static void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
 {
 	struct ibv_sge *sge = sgl->sge;
 	const struct sgp_slab *slab = NULL;
+	uint64_t end = 0; /* of the last SGE's memory */
 
 	for (int i = 0; i < n; i++) {
 		const struct sgp_chunk *chunk = sgl->chunk[i];
+		uint64_t addr = (uintptr_t)chunk->addr;
 
-		if (chunk->slab != slab) {
-			slab = chunk->slab;
-			sgl->pds &= slab->region.pds;
-			sgl->access &= slab->region.access;
+		if (addr == end && chunk->slab == slab &&
+		    (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH) {
+			sge[-1].length += size;
+		} else {
+			if (chunk->slab != slab) {
+				slab = chunk->slab;
+				sgl->pds &= slab->region.pds;
+				sgl->access &= slab->region.access;
+			}
+			sge->addr = addr;
+			sge->length = size;
+			sge->lkey = chunk->lkey;
+			sge++;
 		}
-		if (i && sge[-1].addr + sge[-1].length == (uintptr_t)chunk->addr &&
-		    sge[-1].length + size <= SGP_MAX_SGE_LENGTH &&
-		    sgl->chunk[i - 1]->slab == slab) {
-			sge[-1].length += (uint32_t)size;
-			continue;
-		}
-		*sge++ = (struct ibv_sge){.addr = (uintptr_t)chunk->addr,
-					  .length = (uint32_t)size,
-					  .lkey = chunk->lkey};
+		end = addr + size;
 	}
 	sgl->num_sge = (int)(sge - sgl->sge);
 	sgl->num_chunk = n;
-	sgl->length = (uint64_t)n * size;
+	sgl->length = (uint64_t)(uint32_t)n * size;
 }
 
-int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
+/* The chunks stand behind the list's holds, where their appends will put them. */
+static __attribute__((noinline)) int append_whole(struct sgp_sgl *sgl, size_t size, int n)
 {
-	struct sgp_chunk **got;
-	struct mark m;
-	int ret = 0;
+	struct sgp_chunk **got = sgl->chunk + sgl->num_chunk;
+	struct mark m = mark(sgl);
+	int err;
 
-	if (!sgl || !pool || n < 0)
-		return sgp_fail(EINVAL, "chunks as a list: no list, no pool, or %d of them", n);
-	if (n > sgl->max_chunk - sgl->num_chunk)
-		return full(sgl);
-	got = sgl->chunk + sgl->num_chunk;
-	if (sgp_pool_get_bulk(pool, size, flags, got, (size_t)n))
-		return -1;
-	if (!sgl->num_chunk && !sgl->num_sge && n <= sgl->max_sge) {
-		fill_whole(sgl, size, n);
-		return 0;
-	}
-	m = mark(sgl);
-	/* Each is where its append puts it. */
-	for (int i = 0; i < n && !ret; i++)
-		ret = sgp_sgl_append(sgl, got[i], 0, size);
-	if (ret) {
-		int err = errno;
-
+	for (int i = 0; i < n; i++) {
+		if (!sgp_sgl_append(sgl, got[i], 0, size))
+			continue;
+		err = errno;
 		sgp_chunk_put_bulk(got, (size_t)n);
 		errno = err;
 		return back_to(sgl, &m, false);
 	}
+	return 0;
+}
+
+int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
+{
+	if (!sgl || !pool || n < 0)
+		return sgp_fail(EINVAL, "chunks as a list: no list, no pool, or %d of them", n);
+	if (n > sgl->max_chunk - sgl->num_chunk)
+		return full(sgl);
+	if (sgp_pool_get_bulk(pool, size, flags, sgl->chunk + sgl->num_chunk, (size_t)n))
+		return -1;
+	if (sgl->num_chunk || sgl->num_sge || n > sgl->max_sge)
+		return append_whole(sgl, size, n);
+	fill_whole(sgl, (uint32_t)size, n);
 	return 0;
 }
 
