@@ -144,7 +144,7 @@ int sgp_check_connected(struct sgp_ep *ep)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	struct ibv_qp_init_attr init;
-	const struct rdma_cm_event *event = ep->id && !ep->id->channel ? ep->id->event : NULL;
+	const struct rdma_cm_event *event = ep->id ? ep->id->event : NULL; /* synchronous only */
 	int err;
 
 	if (event && event->event == RDMA_CM_EVENT_ESTABLISHED) {
