@@ -19,7 +19,7 @@ int buffers_open(struct buffers *b, struct ibv_context *verbs, const char *comma
 	const char *device = ibv_get_device_name(verbs->device);
 	const struct sgp_class_attr header = {.size = WIRE_HEADER, .chunks = HEADERS};
 	const struct sgp_class_attr chunk = {.size = TRANSFER_CHUNK,
-					     .chunks = TRANSFER_MESSAGES * TRANSFER_CHUNKS};
+					     .chunks = (size_t)TRANSFER_MESSAGES * TRANSFER_CHUNKS};
 	const struct sgp_pool_attr headers = {
 		.classes = &header, .nclasses = 1, .pages = SGP_PAGES_BASE};
 	const struct sgp_pool_attr payload = {.classes = &chunk, .nclasses = 1};

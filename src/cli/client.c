@@ -54,7 +54,7 @@ static int await(struct client *s, enum rdma_cm_event_type wanted, int timeout_m
 static const char *resolve(struct client *s, struct sockaddr *sa)
 {
 	const char *why = NULL;
-	struct cm_event event;
+	struct cm_event event = {0};
 
 	s->peer = addr_text(sa);
 	if (rdma_create_id(s->channel, &s->id, NULL, RDMA_PS_TCP)) {
@@ -111,7 +111,7 @@ static int connect_peer(struct client *s)
 {
 	uint8_t bytes[WIRE_HELLO];
 	struct rdma_conn_param param;
-	struct cm_event event;
+	struct cm_event event = {0};
 	const char *why = NULL;
 
 	if (buffers_open(&s->buffers, s->id->verbs, s->o->name))

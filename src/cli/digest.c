@@ -46,7 +46,7 @@ struct digest_text digest_text(const uint8_t value[WIRE_DIGEST])
 {
 	struct digest_text t;
 
-	for (int i = 0; i < WIRE_DIGEST; i++)
+	for (size_t i = 0; i < WIRE_DIGEST; i++)
 		snprintf(t.text + 2 * i, 3, "%02x", value[i]);
 	return t;
 }

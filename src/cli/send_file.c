@@ -307,7 +307,7 @@ static void judge(struct send_file *s)
 		fail(s, "the other end broke the protocol: a verdict before the end");
 	else if (v->code != WIRE_OK)
 		fail(s, "the other end gave up: %s", wire_code_text(v->code));
-	else if (v->offset != s->bytes || memcmp(v->digest, s->digest.value, WIRE_DIGEST))
+	else if (v->offset != s->bytes || memcmp(v->digest, s->digest.value, WIRE_DIGEST) != 0)
 		fail(s, "the other end has other bytes; send it again");
 }
 
