@@ -197,8 +197,8 @@ SGP_API int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats);
 SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
 
 /*
- * Free a closed endpoint. Returns 0; -1 with EBUSY when it is not closed, or sgp_poll() still has
- * completions of it to hand out.
+ * Free a closed endpoint. Returns 0; -1 with EBUSY when it is not closed, sgp_poll() still has
+ * completions of it to hand out, or a window of it stands.
  */
 SGP_API int sgp_ep_destroy(struct sgp_ep *ep);
 

@@ -14,6 +14,7 @@
 #include <sgpool/pool.h>
 #include <sgpool/sgl.h>
 #include <sgpool/post.h>
+#include <sgpool/window.h>
 
 SGP_BEGIN_DECLS
 

@@ -394,11 +394,12 @@ int sgp_ep_destroy(struct sgp_ep *ep)
 	if (!ep)
 		return sgp_fail(EINVAL, "no endpoint");
 	sgp_lock(&ep->cq->lock);
-	busy = ep->qp || ep->pending;
+	busy = ep->qp || ep->pending || ep->windows;
 	sgp_unlock(&ep->cq->lock);
 	if (busy)
 		return sgp_fail(EBUSY, ep->qp ? "the endpoint is not closed"
-					      : "the endpoint has completions: poll them first");
+					      : "the endpoint has completions to poll first, or "
+						"windows to destroy");
 	sgp_cq_detach(ep->cq, ep);
 	sgp_pd_release(ep->pd_index);
 	sgp_side_fini(&ep->recv);

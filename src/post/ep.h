@@ -55,6 +55,7 @@ struct sgp_ep {
 	/* Under the cq's lock. */
 	unsigned int pending; /* slots in the cq's pending list */
 	uint64_t completions, errors;
+	struct sgp_window *windows;
 
 	struct sgp_ep *next; /* in the inbox */
 };

@@ -49,25 +49,49 @@ static bool must_signal(struct sgp_side *side)
 	return side->unsignalled + 1 >= (side->depth + 1) / 2 || !sgp_side_has_room(side, 2);
 }
 
+/* The next place among the requests that wait for the doorbell, chained to the one before. */
+static struct ibv_send_wr *next_request(struct sgp_ep *ep)
+{
+	struct ibv_send_wr *wr = &ep->wr[ep->nwr];
+
+	if (ep->nwr++)
+		wr[-1].next = wr;
+	ep->stats.wrs++;
+	return wr;
+}
+
+static unsigned int signal_flag(struct sgp_ep *ep, const struct sgp_slot *slot)
+{
+	if (!(slot->flags & SGP_SLOT_SIGNALLED)) {
+		ep->send.unsignalled++;
+		return 0;
+	}
+	ep->send.unsignalled = 0;
+	ep->stats.signalled++;
+	return IBV_SEND_SIGNALED;
+}
+
 /* Offer the slot at head and add its request to those that wait for the doorbell. */
 static void add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot,
 			struct ibv_sge *sge, int num_sge, unsigned int extra, uint64_t offset)
 {
-	struct sgp_side *side = &ep->send;
 	unsigned int send_flags =
-		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra;
+		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra |
+		signal_flag(ep, slot);
 
-	if (slot->flags & SGP_SLOT_SIGNALLED) {
-		send_flags |= IBV_SEND_SIGNALED;
-		side->unsignalled = 0;
-		ep->stats.signalled++;
-	} else {
-		side->unsignalled++;
-	}
-	if (ep->nwr)
-		ep->wr[ep->nwr - 1].next = &ep->wr[ep->nwr];
-	sgp_wr_fill(&ep->wr[ep->nwr++], wr, sgp_side_offer(side), sge, num_sge, send_flags, offset);
-	ep->stats.wrs++;
+	sgp_wr_fill(next_request(ep), wr, sgp_side_offer(&ep->send), sge, num_sge, send_flags,
+		    offset);
+}
+
+void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_send_wr *wr,
+		     unsigned int send_flags)
+{
+	struct ibv_send_wr *to = next_request(ep);
+
+	*to = *wr;
+	to->wr_id = sgp_side_offer(&ep->send);
+	to->send_flags = send_flags | signal_flag(ep, slot);
+	to->next = NULL;
 }
 
 /*
@@ -231,8 +255,7 @@ static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 	return ret;
 }
 
-/* The last refusals, and room for the requests to come. */
-static inline int begin(struct sgp_ep *ep, uint32_t parts)
+int sgp_begin(struct sgp_ep *ep, uint32_t parts)
 {
 	struct sgp_side *side = &ep->send;
 
@@ -272,7 +295,7 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 		return gather_copy(ep, wr);
 	if (!plan.goes_inline && count_parts(ep, wr->sgl, &plan))
 		return -1;
-	if (begin(ep, plan.parts))
+	if (sgp_begin(ep, plan.parts))
 		return -1;
 	if (plan.parts > 1) {
 		add_parts(ep, wr, &plan);
@@ -306,7 +329,7 @@ int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 		return -1;
 	if (!is_plain(ep, wr, kind))
 		return gather_special(ep, wr, kind);
-	if (begin(ep, 1))
+	if (sgp_begin(ep, 1))
 		return -1;
 	if (wr->flags & IBV_SEND_SIGNALED)
 		flags = SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED;

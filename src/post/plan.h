@@ -52,6 +52,13 @@ int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsig
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
+/* The last refusals (the connection, the room), before parts slots are taken. 0; -1 with errno. */
+int sgp_begin(struct sgp_ep *ep, uint32_t parts);
+
+/* Offer the slot at head with a request made elsewhere, but for its wr_id and flags. */
+void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_send_wr *wr,
+		     unsigned int send_flags);
+
 /* The slot at head, filled in but for holds and SGEs. */
 static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode,
 					     uint8_t flags)

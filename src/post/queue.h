@@ -59,6 +59,7 @@ enum sgp_slot_flags {
 	SGP_SLOT_SIGNALLED = 1 << 1, /* the device gives a completion for it */
 	SGP_SLOT_HANDOVER = 1 << 2,  /* its end hands the list back */
 	SGP_SLOT_OURS = 1 << 3,      /* not the caller's: he never hears of it */
+	SGP_SLOT_WINDOW = 1 << 4,    /* a bind or an invalidation of slot->window */
 };
 
 /* What is used each time comes first: a cache line. */
@@ -75,9 +76,10 @@ struct sgp_slot {
 	_Atomic int error;    /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
-	struct ibv_sge *sge;   /* [max_sge] */
-	struct sgp_slot *next; /* in the pending list, or the inbox */
-	uint64_t pds;          /* with HANDOVER: the list's, as they were */
+	struct ibv_sge *sge;       /* [max_sge] */
+	struct sgp_slot *next;     /* in the pending list, or the inbox */
+	struct sgp_window *window; /* with SGP_SLOT_WINDOW */
+	uint64_t pds;              /* with HANDOVER: the list's, as they were */
 	uint32_t access;
 	uint16_t left;          /* of a group's leader: slots that have not ended; the poller's */
 	struct sgp_done failed; /* of a group's leader: its first failure; the poller's */

@@ -9,6 +9,7 @@
 #include "pool/errmsg.h"
 #include "post/ep.h"
 #include "post/sgl.h"
+#include "post/window.h"
 
 #define BATCH 32 /* completions asked of the device at a time */
 
@@ -83,6 +84,8 @@ static inline struct sgp_slot *end_slot(struct sgp_side *side, struct sgp_slot *
 	if (slot->parts != 1)
 		return end_part(side, slot);
 	slot->ended = true;
+	if (slot->flags & SGP_SLOT_WINDOW)
+		sgp_window_ended_locked(slot);
 	return slot;
 }
 
@@ -196,6 +199,8 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 		done->byte_len = raw->byte_len;
 		done->imm_data = raw->imm_data;
 		done->wc_flags = raw->wc_flags;
+		if (raw->wc_flags & IBV_WC_WITH_INV)
+			sgp_window_invalidated_locked(ep, raw->invalidated_rkey);
 		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed))

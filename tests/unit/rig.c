@@ -29,12 +29,14 @@ static void make_side(struct rig *rig, struct rig_side *side)
 {
 	const struct rig_attr *a = &rig->attr;
 	struct sgp_class_attr class = {.size = a->chunk_size, .chunks = a->chunks};
-	struct sgp_pool_attr pool = {.classes = &class, .nclasses = 1, .pages = SGP_PAGES_BASE};
-	struct sgp_cq_attr cq = {.cqe = a->cqe, .flags = a->cq_flags};
+	struct sgp_pool_attr pool = {
+		.classes = &class, .nclasses = 1, .flags = a->pool_flags, .pages = SGP_PAGES_BASE};
+	struct sgp_cq_attr cq = {.cqe = a->cqe, .flags = a->cq_flags, .max_sge = a->cq_sge};
 	struct sgp_ep_attr ep = {.cap = {.max_send_wr = a->depth,
 					 .max_recv_wr = a->depth,
 					 .max_send_sge = a->max_sge,
-					 .max_recv_sge = a->max_sge}};
+					 .max_recv_sge = a->max_sge,
+					 .max_inline_data = a->max_inline}};
 
 	side->pd = ibv_alloc_pd(side->id->verbs);
 	ck_assert_ptr_nonnull(side->pd);
@@ -54,7 +56,10 @@ void rig_prepare(struct rig *rig, const struct rig_attr *attr)
 {
 	struct sockaddr_in addr = {.sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	struct rdma_conn_param param = {.rnr_retry_count = 7, .retry_count = 7};
+	struct rdma_conn_param param = {.responder_resources = 4,
+					.initiator_depth = 4,
+					.rnr_retry_count = 7,
+					.retry_count = 7};
 	struct rig_side *a = &rig->side[0], *b = &rig->side[1];
 
 	memset(rig, 0, sizeof *rig);
@@ -93,7 +98,10 @@ void rig_prepare(struct rig *rig, const struct rig_attr *attr)
 
 void rig_connect(struct rig *rig)
 {
-	struct rdma_conn_param param = {.rnr_retry_count = 7, .retry_count = 7};
+	struct rdma_conn_param param = {.responder_resources = 4,
+					.initiator_depth = 4,
+					.rnr_retry_count = 7,
+					.retry_count = 7};
 	struct rig_side *a = &rig->side[0], *b = &rig->side[1];
 
 	ck_assert_int_eq(rdma_accept(b->id, &param), 0);

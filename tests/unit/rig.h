@@ -32,6 +32,9 @@ struct rig_attr {
 	uint32_t depth;    /* 8, each queue */
 	uint32_t max_sge;  /* 4 */
 	uint32_t cq_flags;
+	uint32_t pool_flags;
+	uint32_t max_inline;
+	int cq_sge;    /* of a list that is handed over */
 	int cqe;       /* both depths */
 	int rnr_retry; /* as conn_param: 0 .. 7 */
 };

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory windows: who holds the chunk from the bind to the invalidation, on success and failure. */
+#include <check.h>
+#include <errno.h>
+#include <string.h>
+
+#include "rig.h"
+
+static struct rig rig;
+static struct rig_side *a, *b;
+static int context[8];
+
+static void setup(void)
+{
+	struct rig_attr attr = {.pool_flags = SGP_POOL_WINDOWS, .chunk_size = 4096};
+
+	rig_open(&rig, &attr);
+	a = &rig.side[0];
+	b = &rig.side[1];
+}
+
+static void teardown(void)
+{
+	rig_close(&rig);
+	rig_check_no_leak();
+}
+
+/* Side b writes one byte at an address of side a's under a key; the completion's status. */
+static enum ibv_wc_status write_to(uint64_t addr, uint32_t rkey, int byte)
+{
+	SGP_SGL(sgl, 1);
+
+	ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(b, byte), 0, 1), 0);
+	ck_assert_msg(!sgp_post_writev(b->ep, NULL, &sgl, IBV_SEND_SIGNALED, addr, rkey), "%s",
+		      sgp_errmsg());
+	rig_reap(b, 1);
+	return b->wc[0].status;
+}
+
+static struct sgp_window *bound_window(struct sgp_chunk **chunk)
+{
+	struct sgp_window *w = sgp_window_create(a->ep);
+
+	ck_assert_msg(w != NULL, "%s", sgp_errmsg());
+	*chunk = rig_chunk(a, 'a');
+	ck_assert_msg(!sgp_post_bind(a->ep, &context[0], w, *chunk, 100, 50,
+				     IBV_ACCESS_REMOTE_WRITE, IBV_SEND_SIGNALED),
+		      "%s", sgp_errmsg());
+	rig_reap(a, 1);
+	ck_assert_ptr_eq(a->wc[0].context, &context[0]);
+	ck_assert_int_eq(a->wc[0].opcode, IBV_WC_BIND_MW);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+	return w;
+}
+
+START_TEST(a_window_opens_its_slice_until_it_is_invalidated)
+{
+	struct sgp_chunk *chunk;
+	struct sgp_window *w = bound_window(&chunk);
+	uint64_t addr = (uintptr_t)sgp_chunk_addr(chunk);
+
+	ck_assert_int_eq(write_to(addr + 100, sgp_window_rkey(w), '!'), IBV_WC_SUCCESS);
+	ck_assert_int_eq(write_to(addr + 149, sgp_window_rkey(w), '!'), IBV_WC_SUCCESS);
+	ck_assert_int_eq(((char *)addr)[100], '!');
+	/* The window holds the chunk: it stays live though nobody else knows it. */
+	rig_check_live(a, 1);
+	ck_assert_int_eq(sgp_window_is_bound(w), 1);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EBUSY);
+
+	ck_assert_int_eq(sgp_post_invalidate(a->ep, &context[1], w, IBV_SEND_SIGNALED), 0);
+	rig_reap(a, 1);
+	ck_assert_int_eq(a->wc[0].opcode, IBV_WC_LOCAL_INV);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+	ck_assert_int_eq(sgp_window_is_bound(w), 0);
+	rig_check_live(a, 0);
+	ck_assert_int_eq(write_to(addr + 100, sgp_window_rkey(w), '?'), IBV_WC_REM_ACCESS_ERR);
+	ck_assert_int_eq(((char *)addr)[100], '!');
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+}
+END_TEST
+
+START_TEST(beside_its_slice_a_window_opens_nothing)
+{
+	struct sgp_chunk *chunk;
+	struct sgp_window *w = bound_window(&chunk);
+	uint64_t addr = (uintptr_t)sgp_chunk_addr(chunk);
+
+	ck_assert_int_eq(write_to(addr + 150, sgp_window_rkey(w), '!'), IBV_WC_REM_ACCESS_ERR);
+	ck_assert_int_eq(((char *)addr)[150], 'a');
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+}
+END_TEST
+
+START_TEST(the_peer_may_invalidate_it)
+{
+	struct sgp_chunk *chunk;
+	struct sgp_window *w = bound_window(&chunk);
+	SGP_SGL(sgl, 1);
+	struct sgp_wr wr = {.sgl = &sgl,
+			    .opcode = IBV_WR_SEND_WITH_INV,
+			    .invalidate_rkey = sgp_window_rkey(w),
+			    .flags = IBV_SEND_SIGNALED};
+
+	rig_post_recv(a, NULL);
+	ck_assert_int_eq(sgp_post(b->ep, &wr, NULL), 0);
+	rig_reap(b, 1);
+	ck_assert_int_eq(b->wc[0].status, IBV_WC_SUCCESS);
+	rig_reap(a, 1);
+	ck_assert(a->wc[0].wc_flags & IBV_WC_WITH_INV);
+	ck_assert_int_eq(sgp_window_is_bound(w), 0);
+	sgp_sgl_clear(&a->wc[0].sgl);
+	rig_check_live(a, 0);
+	/* And it can be bound again, with another key. */
+	chunk = rig_chunk(a, 1);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 8, IBV_ACCESS_REMOTE_WRITE, 0), 0);
+	ck_assert_int_eq(sgp_wait(a->cq, 1, a->wc, 10), 0);
+	ck_assert_uint_ne(sgp_window_rkey(w), wr.invalidate_rkey);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+}
+END_TEST
+
+START_TEST(refusals_change_nothing)
+{
+	struct sgp_window *w = sgp_window_create(a->ep);
+	struct sgp_chunk *chunk = rig_chunk(a, 0);
+	uint32_t rkey = sgp_window_rkey(w);
+	struct rig other;
+	struct sgp_chunk *foreign;
+
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 4096, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 0, 0, 0), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_post_bind(b->ep, NULL, w, chunk, 0, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_post_invalidate(a->ep, NULL, w, 0), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	rig_open(&other, NULL);
+	foreign = rig_chunk(&other.side[0], 0);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, foreign, 0, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	sgp_chunk_put(foreign);
+	rig_close(&other);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(sv_fail_nth("post_send", 0, ENOMEM), 0);
+		ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 1, 0, 0), -1);
+		ck_assert_int_eq(errno, ENOMEM);
+		ck_assert_int_eq(sgp_window_is_bound(w), 0);
+	}
+	ck_assert_uint_eq(sgp_window_rkey(w), rkey);
+	sgp_chunk_put(chunk);
+	rig_check_live(a, 0);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+}
+END_TEST
+
+START_TEST(a_window_outlives_its_queue_pair_and_still_holds)
+{
+	struct sgp_chunk *chunk;
+	struct sgp_window *w = bound_window(&chunk);
+
+	ck_assert_int_eq(sgp_ep_close(a->ep, 0), 0);
+	rig_check_live(a, 1);
+	ck_assert_int_eq(sgp_ep_destroy(a->ep), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("window");
+	TCase *tc = tcase_create("windows");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, a_window_opens_its_slice_until_it_is_invalidated);
+	tcase_add_test(tc, beside_its_slice_a_window_opens_nothing);
+	tcase_add_test(tc, the_peer_may_invalidate_it);
+	tcase_add_test(tc, refusals_change_nothing);
+	tcase_add_test(tc, a_window_outlives_its_queue_pair_and_still_holds);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
