@@ -6,7 +6,7 @@
  *
  * Each thread has a magazine of free chunks for each size class that it uses:
  *
- *      sgp_thread.mags[slot] --> | top | floor | ceil | size | busy |
+ *      sgp_thread.mags[slot] --> | top | floor | ceil | ... | busy |
  *                                  |     |       |
  *                                  v     v       v
  *                                 one   items   items + capacity
@@ -78,7 +78,9 @@ struct sgp_mag {
 	struct sgp_chunk **top;
 	struct sgp_chunk **floor; /* or SGP_MAG_FLOOR_CLOSED */
 	struct sgp_chunk **ceil;  /* or SGP_MAG_CEIL_CLOSED */
-	size_t size;              /* of the class; 0 where there is no magazine */
+	struct sgp_pool *pool;    /* NULL where there is no magazine */
+	size_t least, span;       /* the class serves sizes of least .. least + span */
+	uint64_t slot;            /* its own index; where there is none, no chunk's state */
 	uint32_t busy;
 };
 
@@ -86,9 +88,11 @@ struct sgp_mag {
 #define SGP_MAG_CEIL_CLOSED  ((struct sgp_chunk **)0)
 
 struct sgp_thread {
-	struct sgp_mag **mags; /* [SGP_SLOTS], of the library's layout */
-	uint32_t layout;       /* SGP_LAYOUT while the thread has magazines; else the calls are taken */
-	uint32_t state;        /* the library's */
+	struct sgp_mag **mags;    /* [SGP_SLOTS], of the library's layout */
+	struct sgp_mag *last_get; /* the magazine that the last chunk came from */
+	struct sgp_mag *last_put; /* the one that the last chunk went to */
+	uint32_t layout;          /* SGP_LAYOUT while the thread has magazines; else the calls are taken */
+	uint32_t state;           /* the library's */
 };
 
 /* Initial-exec: no call to find it; the library takes these few bytes of static TLS also by dlopen. */
@@ -101,10 +105,16 @@ SGP_API extern __thread struct sgp_thread sgp_thread __attribute__((tls_model("i
 #define SGP_TSAN 1
 #endif
 #endif
+/*
+ * SGP_PEEK: a word that another thread may change, read only to be compared. Either value will do, and a
+ * plain load of an aligned word can be part of the comparison; compilers keep an atomic one apart.
+ */
 #ifdef SGP_TSAN
 #define SGP_MAG_ORDER __ATOMIC_SEQ_CST
+#define SGP_PEEK(x)   __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #else
 #define SGP_MAG_ORDER __ATOMIC_RELAXED
+#define SGP_PEEK(x)   (x)
 #endif
 
 #define SGP_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -135,18 +145,20 @@ static inline size_t sgp_octave(size_t size)
 	return 63 ^ (size_t)__builtin_clzll(2ull * size - 1);
 }
 
-/* A chunk out of a thread's own magazine. Returns 1; 0 when that has none, or anything else is wrong. */
-static inline int sgp_mag_get(struct sgp_mag **mags, struct sgp_pool *pool, size_t size,
-			      struct sgp_chunk **chunk)
+static inline int sgp_mag_serves(const struct sgp_mag *mag, const struct sgp_pool *pool, size_t size)
 {
-	struct sgp_mag *mag = mags[((const uint16_t *)pool)[sgp_octave(size)]];
+	return SGP_LIKELY(SGP_PEEK(mag->pool) == pool) &&
+	       SGP_LIKELY(size - mag->least <= mag->span);
+}
+
+/* A chunk out of this magazine. Returns 1; 0 when there is none, or it is closed. */
+static inline int sgp_mag_take(struct sgp_mag *mag, struct sgp_chunk **chunk)
+{
 	struct sgp_chunk **top;
 
-	if (!SGP_LIKELY(size <= mag->size))
-		return 0;
 	sgp_mag_enter(mag);
 	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
-	if (!SGP_LIKELY(top > __atomic_load_n(&mag->floor, SGP_MAG_ORDER))) {
+	if (!SGP_LIKELY(top > SGP_PEEK(mag->floor))) {
 		sgp_mag_leave(mag);
 		return 0;
 	}
@@ -156,19 +168,47 @@ static inline int sgp_mag_get(struct sgp_mag **mags, struct sgp_pool *pool, size
 	return 1;
 }
 
-/* Put a sole reference into a thread's own magazine. Returns 1; 0 when that was not possible. */
-static inline int sgp_mag_put(struct sgp_mag **mags, struct sgp_chunk *chunk)
+/*
+ * A chunk out of the calling thread's own magazine. Returns 1; 0 when that has none, and when anything
+ * else is out of the ordinary.
+ *
+ * The magazine is guessed to be that of the last get: looking it up takes a chain of loads.
+ */
+static inline int sgp_mag_get(struct sgp_thread *self, struct sgp_pool *pool, size_t size,
+			      struct sgp_chunk **chunk)
+{
+	struct sgp_mag *mag = self->last_get;
+
+	if (!SGP_LIKELY(sgp_mag_serves(mag, pool, size))) {
+		mag = self->mags[((const uint16_t *)pool)[sgp_octave(size)]];
+		if (!sgp_mag_serves(mag, pool, size))
+			return 0;
+		self->last_get = mag;
+	}
+	return sgp_mag_take(mag, chunk);
+}
+
+/*
+ * Put a sole reference into the calling thread's own magazine. Returns 1; 0 when that was not
+ * possible.
+ *
+ * The magazine is guessed here too, so that its address need not wait for the descriptor, nor the next
+ * get for that.
+ */
+static inline int sgp_mag_put(struct sgp_thread *self, struct sgp_chunk *chunk)
 {
 	uint64_t state = __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
+	struct sgp_mag *mag = self->last_put;
 	struct sgp_chunk **top;
-	struct sgp_mag *mag;
 
-	if (!SGP_LIKELY(state < SGP_SLOTS))
-		return 0;
-	mag = mags[state];
+	if (!SGP_LIKELY(SGP_PEEK(mag->slot) == state)) {
+		if (state >= SGP_SLOTS)
+			return 0;
+		self->last_put = mag = self->mags[state];
+	}
 	sgp_mag_enter(mag);
 	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
-	if (!SGP_LIKELY(top < __atomic_load_n(&mag->ceil, SGP_MAG_ORDER))) {
+	if (!SGP_LIKELY(top < SGP_PEEK(mag->ceil))) {
 		sgp_mag_leave(mag);
 		return 0;
 	}

@@ -331,7 +331,7 @@ static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_
 
 	if (SGP_LIKELY((flags & ~SGP_MAY_GROW) == 0) &&
 	    SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
-	    SGP_LIKELY(sgp_mag_get(sgp_thread.mags, pool, size, &chunk)))
+	    SGP_LIKELY(sgp_mag_get(&sgp_thread, pool, size, &chunk)))
 		return chunk;
 	return sgp_pool_get(pool, size, flags);
 }
@@ -340,7 +340,7 @@ static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_
 static inline void sgp_chunk_put_inline(struct sgp_chunk *chunk)
 {
 	if (SGP_LIKELY(chunk != NULL) && SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
-	    SGP_LIKELY(sgp_mag_put(sgp_thread.mags, chunk)))
+	    SGP_LIKELY(sgp_mag_put(&sgp_thread, chunk)))
 		return;
 	sgp_chunk_put(chunk);
 }

@@ -31,6 +31,28 @@ static void close_cache(struct sgp_cache *cache)
 	set_limits(cache, SGP_MAG_FLOOR_CLOSED, SGP_MAG_CEIL_CLOSED);
 }
 
+/*
+ * A cache that its thread has known in an earlier life is looked at by that thread all the time; so
+ * what it asks first, pool and slot, is stored atomically, and last.
+ */
+void sgp_cache_init(struct sgp_cache *cache, struct sgp_class *cls)
+{
+	close_cache(cache);
+	set_top(cache, cache->items);
+	cache->cls = cls;
+	cache->mag.least = cls->least;
+	cache->mag.span = cls->cut.size - cls->least;
+	__atomic_store_n(&cache->mag.pool, cls->pool, __ATOMIC_RELEASE);
+	__atomic_store_n(&cache->mag.slot, cls->slot, __ATOMIC_RELEASE);
+}
+
+void sgp_cache_kill(struct sgp_cache *cache)
+{
+	close_cache(cache);
+	__atomic_store_n(&cache->mag.pool, NULL, __ATOMIC_RELEASE);
+	__atomic_store_n(&cache->mag.slot, SGP_SLOTS, __ATOMIC_RELEASE);
+}
+
 struct sgp_cache *sgp_cache_make(struct sgp_class *cls)
 {
 	size_t bytes = sizeof(struct sgp_cache) + cls->cache_chunks * sizeof(struct sgp_chunk *);
@@ -39,11 +61,8 @@ struct sgp_cache *sgp_cache_make(struct sgp_class *cls)
 	if (!cache)
 		return NULL;
 	memset(cache, 0, sizeof *cache);
-	cache->cls = cls;
-	cache->mag.size = cls->cut.size;
-	cache->mag.top = cache->items;
-	cache->mag.floor = SGP_MAG_FLOOR_CLOSED;
-	cache->mag.ceil = SGP_MAG_CEIL_CLOSED;
+	cache->capacity = cls->cache_chunks;
+	sgp_cache_init(cache, cls);
 	return cache;
 }
 
@@ -73,15 +92,15 @@ void sgp_cache_detach(struct sgp_cache *cache, struct sgp_waiter **served)
 
 void sgp_cache_open_locked(struct sgp_cache *cache)
 {
-	set_limits(cache, cache->items, cache->items + cache->cls->cache_chunks);
+	set_limits(cache, cache->items, cache->items + cache->capacity);
 }
 
 void sgp_cache_fill_locked(struct sgp_cache *cache, size_t n)
 {
 	size_t count = sgp_cache_count(cache);
 
-	if (n > cache->cls->cache_chunks - count)
-		n = cache->cls->cache_chunks - count;
+	if (n > cache->capacity - count)
+		n = cache->capacity - count;
 	sgp_centre_take_locked(cache->cls, cache->items + count, n);
 	set_top(cache, cache->items + count + n);
 }
@@ -100,7 +119,7 @@ void sgp_cache_store_locked(struct sgp_cache *cache, struct sgp_chunk *const chu
 {
 	size_t count = sgp_cache_count(cache);
 
-	assert(n <= cache->cls->cache_chunks - count);
+	assert(n <= cache->capacity - count);
 	memcpy(cache->items + count, chunks, n * sizeof chunks[0]);
 	set_top(cache, cache->items + count + n);
 }

@@ -15,6 +15,10 @@
 
 /* A new cache, closed and empty, on no list. NULL without memory. */
 struct sgp_cache *sgp_cache_make(struct sgp_class *cls);
+void sgp_cache_init(struct sgp_cache *cache, struct sgp_class *cls);
+
+/* Its class goes, its memory stays: make it serve no pool and take no chunk. */
+void sgp_cache_kill(struct sgp_cache *cache);
 
 /* Put it on its class's list. */
 void sgp_cache_attach(struct sgp_cache *cache);

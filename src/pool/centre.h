@@ -42,6 +42,7 @@ struct sgp_class_counters {
 struct sgp_class {
 	struct sgp_cut cut;
 	struct sgp_pool *pool;
+	size_t least; /* the smallest size that it serves */
 	size_t max_chunks;
 	size_t initial_chunks;
 	size_t cache_chunks;    /* capacity of a thread's cache; 0: none */

@@ -111,16 +111,18 @@ static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *c
 	return taken;
 }
 
-/* n chunks at once out of the thread's own magazine; false when it has fewer. */
-static bool mag_get_bulk(struct sgp_pool *pool, size_t size, struct sgp_chunk *chunks[], size_t n)
+/* May a get with these flags be served by the thread's magazine, whatever its class is like? */
+static bool fast_flags(int flags)
+{
+	return (flags & ~SGP_MAY_GROW) == 0;
+}
+
+/* n chunks at once out of a magazine of the thread's own; false when it has fewer. */
+static bool mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n)
 {
 	struct sgp_chunk **top;
-	struct sgp_mag *mag;
 	bool enough;
 
-	mag = sgp_thread.mags[pool->slot[sgp_octave(size)]];
-	if (size > mag->size)
-		return false;
 	sgp_mag_enter(mag);
 	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
 	/* Signed: the floor of a closed magazine is above everything. */
@@ -147,10 +149,14 @@ static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 		return -1;
 	if (flags & ~SGP_GET_FLAGS)
 		return sgp_fail(EINVAL, "flags 0x%x of a get", (unsigned int)flags);
-	/* Without a reserve the flag means nothing, and the magazine will do. */
-	if (flags & SGP_GET_RESERVED && cls->reserve == 0 && n <= CHUNKS_MOST &&
-	    mag_get_bulk(pool, size, chunks, n))
-		return 0;
+	/* Another class's turn; or, without a reserve, a flag that means nothing. */
+	if ((fast_flags(flags) || cls->reserve == 0) && n <= CHUNKS_MOST) {
+		struct sgp_mag *mag = sgp_thread.mags[cls->slot];
+
+		sgp_thread.last_get = mag;
+		if (mag_take_bulk(mag, chunks, n))
+			return 0;
+	}
 	while (!take(cls, n, flags, chunks, &made)) {
 		if (!(flags & SGP_MAY_GROW))
 			return sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free", n,
@@ -159,12 +165,6 @@ static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 			return -1;
 	}
 	return 0;
-}
-
-/* May a get with these flags be served by the thread's magazine, whatever its class is like? */
-static bool fast_flags(int flags)
-{
-	return (flags & ~SGP_MAY_GROW) == 0;
 }
 
 static __attribute__((noinline)) struct sgp_chunk *get_one_slowly(struct sgp_pool *pool,
@@ -181,7 +181,7 @@ struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 	struct sgp_chunk *chunk;
 
 	if (SGP_LIKELY(fast_flags(flags)) &&
-	    SGP_LIKELY(sgp_mag_get(sgp_thread.mags, pool, size, &chunk)))
+	    SGP_LIKELY(sgp_mag_get(&sgp_thread, pool, size, &chunk)))
 		return chunk;
 	return get_one_slowly(pool, size, flags);
 }
@@ -189,8 +189,10 @@ struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
 		      size_t n)
 {
-	if (SGP_LIKELY(fast_flags(flags)) && n <= CHUNKS_MOST &&
-	    mag_get_bulk(pool, size, chunks, n))
+	struct sgp_mag *mag = sgp_thread.last_get;
+
+	if (SGP_LIKELY(fast_flags(flags)) && SGP_LIKELY(n <= CHUNKS_MOST) &&
+	    SGP_LIKELY(sgp_mag_serves(mag, pool, size)) && mag_take_bulk(mag, chunks, n))
 		return 0;
 	return get_slowly(pool, size, flags, chunks, n);
 }
@@ -259,7 +261,7 @@ static __attribute__((noinline)) void put_one_slowly(struct sgp_chunk *chunk)
 
 void sgp_chunk_put(struct sgp_chunk *chunk)
 {
-	if (!chunk || SGP_LIKELY(sgp_mag_put(sgp_thread.mags, chunk)))
+	if (!chunk || SGP_LIKELY(sgp_mag_put(&sgp_thread, chunk)))
 		return;
 	put_one_slowly(chunk);
 }

@@ -237,6 +237,7 @@ static int init_classes(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 		if (sgp_centre_init(cls, &sorted[i]))
 			break;
 		cls->pool = pool;
+		cls->least = i ? sorted[i - 1].size + 1 : 1;
 		if (cls->cache_chunks)
 			cls->slot = sgp_slot_acquire();
 	}

@@ -35,8 +35,8 @@ struct sgp_registrar {
 
 /*
  * Set *reg up for pd, with the access that a pool's flags ask for. Returns 0, to be ended by
- * sgp_registrar_close(); -1 with ENOSPC (see sgp_pd_acquire()), EOPNOTSUPP (no windows) or the errno
- * of ibv_query_device(3).
+ * sgp_registrar_close(); -1 with ENOSPC (see sgp_pd_acquire()), EOPNOTSUPP (no windows) or the
+ * errno of ibv_query_device(3).
  */
 int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd, uint32_t flags);
 void sgp_registrar_close(struct sgp_registrar *reg);

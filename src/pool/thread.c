@@ -23,14 +23,20 @@ struct sgp_thread_block {
 	struct sgp_mag *mags[SGP_SLOTS];
 	_Alignas(64) struct sgp_mag none; /* where the thread has no magazine: always closed */
 	struct sgp_cache *caches;
+	struct sgp_cache *dead; /* of pools that are gone: the thread's last_get may point to one */
 };
 
 /* Where threads are before they get a block of their own, and after: no magazine is ever open
  * there. */
-static struct sgp_mag nobodys = {.floor = SGP_MAG_FLOOR_CLOSED, .ceil = SGP_MAG_CEIL_CLOSED};
+#define NO_MAG                                                                                     \
+	{                                                                                          \
+		.floor = SGP_MAG_FLOOR_CLOSED, .ceil = SGP_MAG_CEIL_CLOSED, .slot = SGP_SLOTS      \
+	}
+static struct sgp_mag nobodys = NO_MAG;
 static struct sgp_mag *no_mags[SGP_SLOTS];
 
-__thread struct sgp_thread sgp_thread = {.mags = no_mags};
+__thread struct sgp_thread sgp_thread = {
+	.mags = no_mags, .last_get = &nobodys, .last_put = &nobodys};
 
 __attribute__((constructor(101))) static void fill_no_mags(void)
 {
@@ -58,10 +64,15 @@ static void end_thread(void *arg)
 	sgp_thread.layout = 0;
 	sgp_thread.state = THREAD_ENDED;
 	sgp_thread.mags = no_mags;
+	sgp_thread.last_get = sgp_thread.last_put = &nobodys;
 	pthread_mutex_lock(&lock);
 	while ((cache = block->caches)) {
 		block->caches = cache->next_of_thread;
 		sgp_cache_detach(cache, &served);
+		free(cache);
+	}
+	while ((cache = block->dead)) {
+		block->dead = cache->next_of_thread;
 		free(cache);
 	}
 	pthread_mutex_unlock(&lock);
@@ -76,6 +87,7 @@ static void in_child(void)
 	sgp_thread.layout = 0;
 	sgp_thread.state = THREAD_ENDED;
 	sgp_thread.mags = no_mags;
+	sgp_thread.last_get = sgp_thread.last_put = &nobodys;
 }
 
 static void init(void)
@@ -152,14 +164,32 @@ static struct sgp_thread_block *own_block(void)
 		free(block);
 		return NULL;
 	}
-	block->none = (struct sgp_mag){.floor = SGP_MAG_FLOOR_CLOSED, .ceil = SGP_MAG_CEIL_CLOSED};
-	block->caches = NULL;
+	block->none = (struct sgp_mag)NO_MAG;
+	block->caches = block->dead = NULL;
 	for (i = 0; i < SGP_SLOTS; i++)
 		block->mags[i] = &block->none;
 	sgp_thread.mags = block->mags;
+	sgp_thread.last_get = sgp_thread.last_put = &block->none;
 	sgp_thread.state = THREAD_ATTACHED;
 	sgp_thread.layout = SGP_LAYOUT;
 	return block;
+}
+
+/* A dead cache of the thread's that has the right capacity, made fit for the class; or NULL. */
+static struct sgp_cache *revive(struct sgp_thread_block *block, struct sgp_class *cls)
+{
+	struct sgp_cache **p, *cache;
+
+	pthread_mutex_lock(&lock);
+	for (p = &block->dead; (cache = *p); p = &cache->next_of_thread) {
+		if (cache->capacity == cls->cache_chunks) {
+			*p = cache->next_of_thread;
+			sgp_cache_init(cache, cls);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return cache;
 }
 
 struct sgp_cache *sgp_cache_of(struct sgp_class *cls)
@@ -177,7 +207,9 @@ struct sgp_cache *sgp_cache_of(struct sgp_class *cls)
 	}
 	if (block->mags[cls->slot] != &block->none)
 		return (struct sgp_cache *)(void *)block->mags[cls->slot];
-	cache = sgp_cache_make(cls);
+	cache = revive(block, cls);
+	if (!cache)
+		cache = sgp_cache_make(cls);
 	if (cache) {
 		pthread_mutex_lock(&lock);
 		cache->owner = block;
@@ -201,6 +233,8 @@ void sgp_caches_free(struct sgp_class *cls)
 			;
 		*p = cache->next_of_thread;
 		cache->owner->mags[cls->slot] = &cache->owner->none;
-		free(cache);
+		sgp_cache_kill(cache);
+		cache->next_of_thread = cache->owner->dead;
+		cache->owner->dead = cache;
 	}
 }

@@ -9,6 +9,7 @@
  *      class.caches ----------------------> cache --> cache ...
  *
  * A cache is one thread's magazine of one class. It is on two lists: its thread's and its class's.
+ * When the pool goes before the thread the cache stays with its thread, dead: it matches nothing.
  *
  * Locking: sgp_threads_lock() protects both lists; a class's list is changed under the class's lock
  * as well, so that either lock is enough to walk it. Order: a pool's growth lock, this lock, a
@@ -31,8 +32,11 @@ struct sgp_cache {
 	_Alignas(64) struct sgp_class *cls;
 	struct sgp_thread_block *owner;
 	struct sgp_cache *next_of_class, *next_of_thread;
-	struct sgp_chunk *items[]; /* [cls->cache_chunks] */
+	size_t capacity;
+	struct sgp_chunk *items[]; /* [capacity] */
 };
+
+_Static_assert(sizeof(struct sgp_mag) <= 64, "one cache line");
 
 /* Prepare the process: membarrier, fork handlers, a thread's end. Once is enough. */
 void sgp_threads_init(void);
@@ -58,7 +62,7 @@ void sgp_slot_release(uint16_t slot);
  */
 struct sgp_cache *sgp_cache_of(struct sgp_class *cls);
 
-/* Free all caches of a class, which must be empty. */
+/* The pool goes: part all caches of a class, which must be empty, from it. */
 void sgp_caches_free(struct sgp_class *cls);
 
 /* A full barrier on every running thread of the process. */
