@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Our pool by its inline forms, and in bulk. */
+#include "bench_pool_sgpool.h"
+
+static inline void *pool_get(struct pool *p)
+{
+	return sgp_pool_get(p->pool, p->size, 0);
+}
+
+static inline void pool_put(struct pool *p, void *chunk)
+{
+	(void)p;
+	sgp_chunk_put(chunk);
+}
+
+#include "bench_pool_loops.h"
+
+const struct bench_contender bench_pool_inline = {"inline", true, loops_setup, loops_run,
+						  loops_teardown};
+const struct bench_contender bench_pool_bulk = {"bulk", true, loops_setup, loops_run,
+						loops_teardown};
