@@ -47,6 +47,14 @@ SGP_API uint64_t sv_total(enum sv_counter what);
  * first call that needs devices makes "soft0" if there is none yet. EEXIST, EINVAL, ENOMEM. */
 SGP_API int sv_device_add(const char *name, const char *persona, int ports);
 
+/* Takes a device away, as when its card is pulled: DEVICE_FATAL on its contexts, DEVICE_REMOVAL on
+ * its ids, its queue pairs in error, and nothing new can be made. Destroying works. EINVAL: no
+ * such. */
+SGP_API int sv_device_remove(const char *name);
+/* Takes a port's link down or up: PORT_ERR or PORT_ACTIVE, and requests wait for the link till
+ * their retries are over. EINVAL: no such device or port. */
+SGP_API int sv_port_set(const char *name, int port, int up);
+
 /* Sets a limit or a habit of a device by its name, for what is made from now on: "max_mr",
  * "max_sge", "max_inline", "extended" ... EINVAL: no such device or name. */
 SGP_API int sv_set(const char *device, const char *what, uint64_t value);
@@ -61,6 +69,25 @@ SGP_API int sv_fail_nth(const char *call, uint64_t nth, int err);
 SGP_API int sv_failed(const char *call);
 /* How often `call` was made. */
 SGP_API uint64_t sv_calls(const char *call);
+/*
+ * Adds faults, written in a small language; statements are divided by ';' or a newline:
+ *
+ *	reg_mr fail ENOMEM at 3              the fourth registration from now on
+ *	reg_mr fail ENOMEM above 65536       each one of more bytes
+ *	post_send fail ENOMEM chance 0.01    one in a hundred, by the seed
+ *	post_send midway at 0                the chain stops after its first request, and 0 is
+ *returned post_send doorbell EIO at 0          all of it is queued, yet it fails and leaves bad_wr
+ *alone completion drop at 5                 it never comes completion delay 3 every 10          it
+ *comes three polls later completion duplicate | swap | status N | opcode N message kill at 100 a
+ *link that breaks: retries exceeded any down soft0 at 50                 the link, at the fiftieth
+ *call of all message remove soft0 at 7            the whole device seed 42 set soft0 keep_cqes 1 as
+ *sv_set
+ *
+ * Conditions are at N (from 0), every N, above BYTES, chance P, times N; all given must hold. The
+ *same text and the same calls give the same run. Also read from the environment variable
+ * SGP_SOFTVERBS_FAULTS when softverbs starts. -1/EINVAL with *wrong, if given, where it went wrong.
+ */
+SGP_API int sv_faults(const char *text, const char **wrong);
 /* Takes back all faults. */
 SGP_API void sv_faults_clear(void);
 

@@ -37,13 +37,21 @@ void sw_async_srq(struct sw_srq *srq, enum ibv_event_type type)
 	post(sw_ctx(srq->ibv.context), &ev);
 }
 
+void sw_async_device(struct sw_context *ctx, enum ibv_event_type type)
+{
+	struct ibv_async_event ev = {.event_type = type};
+
+	post(ctx, &ev);
+}
+
 void sw_async_port(struct sw_device *dev, int port, enum ibv_event_type type)
 {
 	struct ibv_async_event ev = {.event_type = type};
 	struct sw_list *l;
 
 	ev.element.port_num = port;
-	sw_each(l, &dev->contexts) post(sw_outer(l, struct sw_context, link), &ev);
+	sw_each (l, &dev->contexts)
+		post(sw_outer(l, struct sw_context, link), &ev);
 }
 
 /* The counter of fetched events, and that of acknowledged ones, of the object an event is about. */
@@ -118,8 +126,7 @@ void sw_async_forget(struct sw_context *ctx, const void *object, uint32_t *got, 
 {
 	struct sw_list *l, *n;
 
-	sw_each_safe(l, n, &ctx->async)
-	{
+	sw_each_safe (l, n, &ctx->async) {
 		struct sw_async *a = sw_outer(l, struct sw_async, link);
 		unsigned int *g;
 		uint32_t *k;

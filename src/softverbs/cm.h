@@ -33,6 +33,14 @@ enum sw_cm_state {
 	SW_CM_REMOVED, /* the device went away */
 };
 
+/* What an id waits for, with a deadline. */
+enum sw_cm_wait {
+	SW_CM_NOTHING,
+	SW_CM_ANSWER,   /* to its connect request */
+	SW_CM_GOODBYE,  /* to its disconnect */
+	SW_CM_TIMEWAIT, /* the end of the connection's afterlife */
+};
+
 struct sw_cm_chan {
 	struct rdma_event_channel ibv;
 	struct sw_pollq q;
@@ -67,6 +75,8 @@ struct sw_id {
 	struct ibv_qp_init_attr *ep_attr; /* a listening endpoint's: copied to each request */
 	struct ibv_pd *ep_pd;
 	uint8_t tos, ack_timeout;
+	enum sw_cm_wait await;
+	uint64_t deadline;
 };
 
 #define SW_PRIV_MAX 256
@@ -112,8 +122,11 @@ int sw_cm_create_id(struct rdma_cm_id **id, enum rdma_port_space ps, enum ibv_qp
 struct sw_list *sw_cm_ids(void);
 int sw_cm_attach(struct sw_id *id, struct sw_device *dev, int port);
 bool sw_cm_iwarp(const struct sw_id *id);
+bool sw_cm_ud(const struct sw_id *id);
 /* The peer of an id that ends learns about it. */
 void sw_cm_hangup(struct sw_id *id);
+
+void sw_cm_device_removed(struct sw_device *dev);
 
 /* cm_addr.c */
 socklen_t sw_addrlen(const struct sockaddr *addr);
@@ -125,6 +138,15 @@ bool sw_is_any(const struct sockaddr *addr);
 /* cm_conn.c */
 /* The active side is ready: the passive side gets its ESTABLISHED. Without the lock. */
 void sw_cm_established(struct sw_id *id);
+
+/* cm_time.c */
+void sw_cm_await(struct sw_id *id, enum sw_cm_wait what);
+void sw_cm_alarm_moved(struct sw_id *id);
+
+/* cm_ud.c */
+void sw_cm_event_ud(struct sw_event *e, const struct sw_id *to, const union ibv_gid *gid,
+		    uint32_t qpn);
+void sw_cm_leave_all(struct sw_id *id);
 
 /* cm_qp.c; these call verbs, so they are called without the lock */
 int sw_cm_qp_rts(struct rdma_cm_id *id, uint8_t resp_res, uint8_t init_depth);

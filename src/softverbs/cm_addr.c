@@ -55,8 +55,7 @@ static bool taken(const struct sw_id *id, const struct sockaddr *addr, uint16_t 
 {
 	struct sw_list *l;
 
-	sw_each(l, sw_cm_ids())
-	{
+	sw_each (l, sw_cm_ids()) {
 		const struct sw_id *o = sw_outer(l, struct sw_id, link);
 		const struct sockaddr *at = &o->id.route.addr.src_addr;
 

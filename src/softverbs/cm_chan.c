@@ -96,8 +96,7 @@ void sw_cm_forget(struct sw_id *id)
 	struct sw_cm_chan *ch = sw_cm_chan(id->id.channel);
 	struct sw_list *l, *n;
 
-	sw_each_safe(l, n, &ch->events)
-	{
+	sw_each_safe (l, n, &ch->events) {
 		struct sw_event *e = sw_outer(l, struct sw_event, link);
 
 		if (e->id != id)
@@ -122,8 +121,7 @@ void sw_cm_migrate(struct sw_id *id, struct sw_cm_chan *to)
 	id->id.channel = &to->ibv;
 	if (from == to)
 		return;
-	sw_each_safe(l, n, &from->events)
-	{
+	sw_each_safe (l, n, &from->events) {
 		if (sw_outer(l, struct sw_event, link)->id != id)
 			continue;
 		sw_list_del(l);
@@ -131,6 +129,7 @@ void sw_cm_migrate(struct sw_id *id, struct sw_cm_chan *to)
 		sw_list_append(&to->events, l);
 		sw_pollq_add(&to->q);
 	}
+	sw_cm_alarm_moved(id);
 }
 
 /* The reply has come: the QP goes to RTS, and the passive side is told. Without the lock. */

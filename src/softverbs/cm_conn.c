@@ -9,9 +9,14 @@
 #define REJ_CONSUMER     28
 /* Room for private data in the messages of the InfiniBand connection manager; what is not used
  * arrives as zeros. The connect request shares its 92 bytes with the IP addresses. */
-#define PRIV_REQ         56
-#define PRIV_REP         196
-#define PRIV_REJ         148
+#define PRIV_REQ      56
+#define PRIV_REP      196
+#define PRIV_REJ      148
+#define PRIV_SIDR_REQ 180
+#define PRIV_SIDR_REP 136
+/* Of a service ID resolution. */
+#define SIDR_UNSUPPORTED 1
+#define SIDR_REJECT      2
 #define PRIV_MAX_BACKLOG 1024
 
 static size_t pad(const struct sw_id *id, size_t n)
@@ -48,8 +53,7 @@ static struct sw_id *listener_for(const struct sw_id *id)
 	struct sw_id *any = NULL;
 	struct sw_list *l;
 
-	sw_each(l, sw_cm_ids())
-	{
+	sw_each (l, sw_cm_ids()) {
 		struct sw_id *o = sw_outer(l, struct sw_id, link);
 		const struct sockaddr *at = &o->id.route.addr.src_addr;
 
@@ -136,8 +140,13 @@ static void send_request(struct sw_id *id, const void *priv, size_t len)
 	}
 	e->passive = passive;
 	listener->queued++;
-	sw_cm_event_conn(e, id);
-	sw_cm_event_priv(e, priv, len, pad(id, PRIV_REQ));
+	if (sw_cm_ud(id)) {
+		sw_cm_event_priv(e, priv, len, PRIV_SIDR_REQ);
+	} else {
+		sw_cm_event_conn(e, id);
+		sw_cm_event_priv(e, priv, len, pad(id, PRIV_REQ));
+	}
+	sw_cm_await(id, SW_CM_ANSWER);
 }
 
 /* What both connect and accept check and remember. */
@@ -145,7 +154,7 @@ static int set_param(struct sw_id *id, const struct rdma_conn_param *p, size_t m
 {
 	const struct ibv_device_attr *d = &id->dev->dev->p.attr;
 
-	if (!p && !id->id.qp)
+	if (!p && !id->id.qp && !sw_cm_ud(id))
 		return EINVAL;
 	if (p && p->responder_resources != RDMA_MAX_RESP_RES &&
 	    p->responder_resources > d->max_qp_rd_atom)
@@ -195,13 +204,33 @@ int rdma_connect(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 	if (id->state != SW_CM_ROUTE)
 		err = EINVAL;
 	if (!err)
-		err = set_param(id, p, PRIV_REQ);
+		err = set_param(id, p, sw_cm_ud(id) ? PRIV_SIDR_REQ : PRIV_REQ);
 	if (!err) {
 		set_depths(id, p);
 		send_request(id, p ? p->private_data : NULL, p ? p->private_data_len : 0);
 	}
 	sw_unlock();
 	return err ? sw_fail(err) : sw_cm_complete(rid);
+}
+
+/* The answer to a service ID resolution: both sides are done. */
+static int send_sidr_reply(struct sw_id *id, const struct rdma_conn_param *p)
+{
+	struct sw_event *e;
+
+	if (id->state != SW_CM_REQUESTED || !id->peer)
+		return EINVAL;
+	e = sw_cm_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
+	if (!e)
+		return ENOMEM;
+	sw_cm_await(id->peer, SW_CM_NOTHING);
+	sw_cm_event_ud(e, id->peer, &id->id.route.addr.addr.ibaddr.sgid, id->param.qp_num);
+	sw_cm_event_priv(e, p ? p->private_data : NULL, p ? p->private_data_len : 0, PRIV_SIDR_REP);
+	id->peer->state = SW_CM_CONNECTED;
+	id->state = SW_CM_CONNECTED;
+	id->peer->peer = NULL;
+	id->peer = NULL;
+	return 0;
 }
 
 static int send_reply(struct sw_id *id, const struct rdma_conn_param *p)
@@ -224,6 +253,8 @@ static int send_reply(struct sw_id *id, const struct rdma_conn_param *p)
 			 pad(id, PRIV_REP));
 	id->state = SW_CM_ACCEPTED;
 	id->peer->state = SW_CM_ACCEPTED;
+	sw_cm_await(id->peer, SW_CM_NOTHING);
+	sw_cm_await(id, SW_CM_ANSWER);
 	return 0;
 }
 
@@ -235,22 +266,24 @@ int rdma_accept(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 	if (err)
 		return sw_fail(err);
 	sw_lock();
-	err = id->state != SW_CM_REQUESTED ? EINVAL : set_param(id, p, PRIV_REP);
+	err = id->state != SW_CM_REQUESTED
+		      ? EINVAL
+		      : set_param(id, p, sw_cm_ud(id) ? PRIV_SIDR_REP : PRIV_REP);
 	if (!err)
 		set_depths(id, p);
 	sw_unlock();
 	if (err)
 		return sw_fail(err);
-	if (sw_cm_qp_rts(rid, id->responder_resources, id->initiator_depth))
+	if (!sw_cm_ud(id) && sw_cm_qp_rts(rid, id->responder_resources, id->initiator_depth))
 		return -1;
 	sw_lock();
-	err = send_reply(id, p);
+	err = sw_cm_ud(id) ? send_sidr_reply(id, p) : send_reply(id, p);
 	sw_unlock();
 	if (err) {
 		sw_cm_qp_error(rid);
 		return sw_fail(err);
 	}
-	return sw_cm_complete(rid);
+	return sw_cm_ud(id) ? 0 : sw_cm_complete(rid);
 }
 
 static int reject(struct sw_id *id, const void *priv, size_t len, int reason)
@@ -302,6 +335,7 @@ void sw_cm_established(struct sw_id *id)
 		struct sw_event *e = sw_cm_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
 
 		id->peer->state = SW_CM_CONNECTED;
+		sw_cm_await(id->peer, SW_CM_NOTHING);
 		sw_cm_event_priv(e, NULL, 0, 0);
 	}
 	sw_unlock();
@@ -332,6 +366,7 @@ int rdma_notify(struct rdma_cm_id *rid, enum ibv_event_type event)
 		err = EINVAL;
 	} else if (id->state == SW_CM_ACCEPTED) {
 		id->state = SW_CM_CONNECTED;
+		sw_cm_await(id, SW_CM_NOTHING);
 		if (!sw_cm_event(id, RDMA_CM_EVENT_ESTABLISHED, 0))
 			err = ENOMEM;
 	}
@@ -351,6 +386,13 @@ static void disconnected(struct sw_id *id)
 	sw_cm_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
 }
 
+/* Over, on this side; InfiniBand keeps the QP number back for a while. */
+static void closed(struct sw_id *id)
+{
+	id->state = SW_CM_CLOSED;
+	sw_cm_await(id, sw_cm_iwarp(id) ? SW_CM_NOTHING : SW_CM_TIMEWAIT);
+}
+
 static int disconnect(struct sw_id *id)
 {
 	struct sw_id *peer = id->peer;
@@ -361,15 +403,17 @@ static int disconnect(struct sw_id *id)
 		return EINVAL;
 	if (id->peer_closed || !peer) {
 		/* The answer: the side that began gets its event now. */
-		id->state = SW_CM_CLOSED;
+		closed(id);
 		if (peer && peer->state == SW_CM_CLOSING) {
-			peer->state = SW_CM_CLOSED;
+			closed(peer);
 			disconnected(peer);
 		}
 		return 0;
 	}
 	id->state = SW_CM_CLOSING;
+	sw_cm_await(id, SW_CM_GOODBYE);
 	peer->peer_closed = true;
+	sw_cm_await(peer, SW_CM_NOTHING);
 	disconnected(peer);
 	return 0;
 }
@@ -404,10 +448,11 @@ void sw_cm_hangup(struct sw_id *id)
 	} else if (peer->state == SW_CM_REQUESTED) {
 		refused(peer, REJ_TIMEOUT);
 	} else if (peer->state == SW_CM_CLOSING) {
-		peer->state = SW_CM_CLOSED;
+		closed(peer);
 		disconnected(peer);
 	} else if (joined(peer) && !peer->peer_closed) {
 		peer->peer_closed = true;
+		sw_cm_await(peer, SW_CM_NOTHING);
 		disconnected(peer);
 	}
 }

@@ -15,14 +15,18 @@ bool sw_cm_iwarp(const struct sw_id *id)
 	return id->dev && id->dev->dev->p.transport == IBV_TRANSPORT_IWARP;
 }
 
+bool sw_cm_ud(const struct sw_id *id)
+{
+	return id->id.qp_type == IBV_QPT_UD;
+}
+
 /* ---- the device of an id ---- */
 
 static struct sw_cm_dev *find_dev(struct sw_device *dev)
 {
 	struct sw_list *l;
 
-	sw_each(l, &devs)
-	{
+	sw_each (l, &devs) {
 		struct sw_cm_dev *d = sw_outer(l, struct sw_cm_dev, link);
 
 		if (d->dev == dev)
@@ -93,6 +97,21 @@ int sw_cm_attach(struct sw_id *id, struct sw_device *dev, int port)
 	return 0;
 }
 
+void sw_cm_device_removed(struct sw_device *dev)
+{
+	struct sw_list *l;
+
+	sw_each (l, &ids) {
+		struct sw_id *id = sw_outer(l, struct sw_id, link);
+
+		if (!id->dev || id->dev->dev != dev || id->state == SW_CM_REMOVED)
+			continue;
+		sw_cm_hangup(id);
+		id->state = SW_CM_REMOVED;
+		sw_cm_event(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+	}
+}
+
 /* ---- ids ---- */
 
 struct sw_id *sw_cm_id_new(void *context, enum rdma_port_space ps, enum ibv_qp_type type)
@@ -112,6 +131,8 @@ struct sw_id *sw_cm_id_new(void *context, enum rdma_port_space ps, enum ibv_qp_t
 
 void sw_cm_id_free(struct sw_id *id)
 {
+	sw_cm_await(id, SW_CM_NOTHING);
+	sw_cm_leave_all(id);
 	sw_list_del(&id->link);
 	if (id->dev)
 		put_dev(id->dev);
@@ -265,11 +286,11 @@ struct ibv_context **rdma_get_devices(int *num)
 	int n = 0, err = 0;
 
 	sw_lock();
-	sw_each(l, sw_devices()) n++;
+	sw_each (l, sw_devices())
+		n++;
 	list = calloc((size_t)n + 1, sizeof *list);
 	n = 0;
-	sw_each(l, sw_devices())
-	{
+	sw_each (l, sw_devices()) {
 		struct sw_cm_dev *d =
 			list ? get_dev(sw_outer(l, struct sw_device, link), &err) : NULL;
 

@@ -46,7 +46,8 @@ int sw_close(struct sw_context *ctx)
 
 	if (ctx->objects)
 		return EBUSY;
-	sw_each_safe(l, n, &ctx->async) free(sw_outer(l, struct sw_async, link));
+	sw_each_safe (l, n, &ctx->async)
+		free(sw_outer(l, struct sw_async, link));
 	sw_pollq_fini(&ctx->async_q);
 	pthread_mutex_destroy(&ctx->v.context.mutex);
 	sw_list_del(&ctx->link);
@@ -87,6 +88,40 @@ struct ibv_context *ibv_import_device(int cmd_fd)
 	return sw_null(EOPNOTSUPP);
 }
 
+struct ibv_pd *ibv_import_pd(struct ibv_context *c, uint32_t handle)
+{
+	(void)c, (void)handle;
+	return sw_null(EOPNOTSUPP);
+}
+
+struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
+{
+	(void)pd, (void)handle;
+	return sw_null(EOPNOTSUPP);
+}
+
+struct ibv_dm *ibv_import_dm(struct ibv_context *c, uint32_t handle)
+{
+	(void)c, (void)handle;
+	return sw_null(EOPNOTSUPP);
+}
+
+/* Nothing was imported, so nothing is given back. */
+void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	(void)pd;
+}
+
+void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	(void)mr;
+}
+
+void ibv_unimport_dm(struct ibv_dm *dm)
+{
+	(void)dm;
+}
+
 static int query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_input *in,
 			   struct ibv_device_attr_ex *a, size_t len)
 {
@@ -108,12 +143,25 @@ static int query_device_ex(struct ibv_context *c, const struct ibv_query_device_
 void sw_fill_ops(struct sw_context *ctx)
 {
 	struct ibv_context_ops *o = &ctx->v.context.ops;
+	const struct sw_persona *p = &ctx->dev->p;
 
 	o->poll_cq = sw_poll_cq;
 	o->req_notify_cq = sw_req_notify_cq;
 	o->post_send = sw_post_send;
 	o->post_recv = sw_post_recv;
 	o->post_srq_recv = sw_post_srq_recv;
+	if (p->attr.max_mw) {
+		o->alloc_mw = sw_alloc_mw;
+		o->bind_mw = sw_bind_mw;
+		o->dealloc_mw = sw_dealloc_mw;
+	}
 	ctx->v.query_port = sw_query_port;
 	ctx->v.query_device_ex = query_device_ex;
+	ctx->v.create_srq_ex = sw_create_srq_ex;
+	ctx->v.get_srq_num = sw_get_srq_num;
+	ctx->v.create_cq_ex = p->no_cq_ex ? NULL : sw_create_cq_ex;
+	ctx->v.create_qp_ex = p->no_qp_ex ? NULL : sw_create_qp_ex;
+	ctx->v.alloc_td = p->no_td ? NULL : sw_alloc_td;
+	ctx->v.dealloc_td = p->no_td ? NULL : sw_dealloc_td;
+	ctx->v.alloc_parent_domain = p->no_td ? NULL : sw_alloc_parent_domain;
 }

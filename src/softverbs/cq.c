@@ -78,6 +78,8 @@ int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 
 	if (err)
 		return err;
+	if (dev->p.no_cq_resize)
+		return EOPNOTSUPP;
 	if (cqe < 1 || cqe > dev->p.attr.max_cqe)
 		return EINVAL;
 	ring = calloc(sw_pow2((uint32_t)cqe), sizeof *ring);
@@ -129,14 +131,15 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 	sw_unlock();
 	pthread_cond_destroy(&cq->ibv.cond);
 	pthread_mutex_destroy(&cq->ibv.mutex);
+	free(cq->held);
 	free(cq->ring);
 	free(cq);
 	return 0;
 }
 
-static void event(struct sw_cq *cq, bool solicited)
+void sw_cq_ring_bell(struct sw_cq *cq, bool solicited)
 {
-	if (cq->armed == SW_ARM_NONE || (cq->armed == SW_ARM_SOLICITED && !solicited))
+	if (!cq->ch || cq->armed == SW_ARM_NONE || (cq->armed == SW_ARM_SOLICITED && !solicited))
 		return;
 	cq->armed = SW_ARM_NONE;
 	if (cq->pending++ == 0)
@@ -144,10 +147,14 @@ static void event(struct sw_cq *cq, bool solicited)
 	sw_pollq_add(&cq->ch->q);
 }
 
-void sw_cq_push(struct sw_cq *cq, const struct sw_cqe *cqe)
+void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe)
 {
 	if (cq->dead)
 		return;
+	if (cq->skip) {
+		cq->skip--;
+		return;
+	}
 	if (cq->head - cq->tail >= cq->cap) {
 		/* Law 3: overflow, and the CQ is gone. */
 		cq->dead = true;
@@ -156,8 +163,13 @@ void sw_cq_push(struct sw_cq *cq, const struct sw_cqe *cqe)
 	}
 	cq->ring[cq->head++ & cq->mask] = *cqe;
 	/* An error wakes even those who wait for solicited completions only. */
-	if (cq->ch)
-		event(cq, cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS);
+	sw_cq_ring_bell(cq, cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS);
+}
+
+void sw_cq_push(struct sw_cq *cq, struct sw_cqe *cqe)
+{
+	if (!sw_cq_struck(cq, cqe))
+		sw_cq_insert(cq, cqe);
 }
 
 /* What a polled completion frees. */
@@ -176,27 +188,46 @@ static void retire(struct sw_cqe *e)
 		q->tail = e->upto;
 }
 
-int sw_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+static int poll_locked(struct sw_cq *cq, int n, struct ibv_wc *wc)
 {
-	struct sw_cq *cq = sw_cq(ibv);
-	int i, err = SW_FAULT(poll_cq);
+	int i;
 
-	if (err)
-		return -err;
-	sw_lock();
 	sw_due();
-	if (cq->dead && cq->head == cq->tail) {
-		sw_unlock();
+	if (cq->nheld)
+		sw_cq_held(cq);
+	if (cq->dead && cq->head == cq->tail)
 		return -2; /* what mlx4 and mlx5 say: law 1 */
-	}
 	for (i = 0; i < n && cq->tail != cq->head; i++) {
 		struct sw_cqe *e = &cq->ring[cq->tail++ & cq->mask];
 
 		wc[i] = e->wc;
 		retire(e);
 	}
-	sw_unlock();
 	return i;
+}
+
+int sw_poll_one(struct sw_cq *cq, struct ibv_wc *wc)
+{
+	int n, err = SW_FAULT(poll_cq);
+
+	if (err)
+		return -err;
+	sw_lock();
+	n = poll_locked(cq, 1, wc);
+	sw_unlock();
+	return n;
+}
+
+int sw_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	int got, err = SW_FAULT(poll_cq);
+
+	if (err)
+		return -err;
+	sw_lock();
+	got = poll_locked(sw_cq(ibv), n, wc);
+	sw_unlock();
+	return got;
 }
 
 int sw_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
@@ -210,6 +241,9 @@ int sw_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	sw_lock();
 	if (cq->ch && arm > cq->armed)
 		cq->armed = arm;
+	/* A sleeper must come back for what a fault has kept back. */
+	if (cq->nheld)
+		sw_cq_ring_bell(cq, true);
 	sw_unlock();
 	return 0;
 }
@@ -218,6 +252,7 @@ void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop)
 {
 	uint32_t to = cq->tail;
 
+	sw_cq_held_forget(cq, qp, drop);
 	for (uint32_t i = cq->tail; i != cq->head; i++) {
 		struct sw_cqe *e = &cq->ring[i & cq->mask];
 

@@ -7,7 +7,7 @@
 #include <ifaddrs.h>
 #include <stdio.h>
 
-#include "softverbs/sw.h"
+#include "softverbs/cm.h"
 
 #undef ibv_query_port
 #undef ibv_get_device_list
@@ -74,8 +74,7 @@ static struct sw_device *find(const char *name)
 {
 	struct sw_list *l;
 
-	sw_each(l, &devices)
-	{
+	sw_each (l, &devices) {
 		struct sw_device *dev = sw_outer(l, struct sw_device, link);
 
 		if (!strcmp(dev->ibv.name, name))
@@ -117,6 +116,84 @@ int sv_set(const char *device, const char *what, uint64_t value)
 	return ok ? 0 : sw_fail(EINVAL);
 }
 
+/* Every queue pair on it ends, and nothing can be made on it any more. */
+static void removed(struct sw_device *dev)
+{
+	struct sw_list *l;
+
+	dev->removed = true;
+	dev->listed = false;
+	sw_list_del(&dev->link);
+	sw_each (l, &dev->contexts) {
+		struct sw_context *ctx = sw_outer(l, struct sw_context, link);
+
+		sw_async_device(ctx, IBV_EVENT_DEVICE_FATAL);
+	}
+	for (uint32_t i = 0; i < dev->nqp; i++)
+		if (dev->qp[i] && dev->qp[i]->state != IBV_QPS_RESET)
+			sw_qp_error(dev->qp[i]);
+	sw_cm_device_removed(dev);
+	dev->refs++;
+	sw_device_put(dev);
+}
+
+static void set_port(struct sw_device *dev, int n, bool up)
+{
+	enum ibv_port_state to = up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+
+	if (dev->port[n].state == to)
+		return;
+	dev->port[n].state = to;
+	sw_async_port(dev, n, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+	/* What waited for the link goes on. */
+	for (uint32_t i = 0; up && i < dev->nqp; i++)
+		if (dev->qp[i]) {
+			sw_run(dev->qp[i]);
+			sw_kick(dev->qp[i]);
+		}
+}
+
+void sw_device_happens(const char *name, enum sw_action what, bool locked)
+{
+	struct sw_device *dev;
+
+	if (!locked)
+		sw_lock();
+	dev = find(name);
+	if (dev && what == SW_REMOVE)
+		removed(dev);
+	else if (dev)
+		for (int i = 1; i <= dev->nports; i++)
+			set_port(dev, i, what == SW_UP);
+	if (!locked)
+		sw_unlock();
+}
+
+int sv_device_remove(const char *name)
+{
+	bool there;
+
+	sw_lock();
+	there = find(name) != NULL;
+	sw_device_happens(name, SW_REMOVE, true);
+	sw_unlock();
+	return there ? 0 : sw_fail(EINVAL);
+}
+
+int sv_port_set(const char *name, int port, int up)
+{
+	struct sw_device *dev;
+
+	sw_lock();
+	dev = find(name);
+	if (dev && port >= 1 && port <= dev->nports)
+		set_port(dev, port, up != 0);
+	else
+		dev = NULL;
+	sw_unlock();
+	return dev ? 0 : sw_fail(EINVAL);
+}
+
 /* A device goes when it is out of the world, no list has it and no context is open. */
 void sw_device_put(struct sw_device *dev)
 {
@@ -137,15 +214,15 @@ struct ibv_device **ibv_get_device_list(int *num)
 		return sw_null(err);
 	sw_lock();
 	default_device();
-	sw_each(l, &devices) n++;
+	sw_each (l, &devices)
+		n++;
 	list = calloc((size_t)n + 1, sizeof *list);
 	if (!list) {
 		sw_unlock();
 		return sw_null(ENOMEM);
 	}
 	n = 0;
-	sw_each(l, &devices)
-	{
+	sw_each (l, &devices) {
 		struct sw_device *dev = sw_outer(l, struct sw_device, link);
 
 		dev->refs++;
@@ -323,8 +400,7 @@ struct sw_device *sw_port_by_gid(const union ibv_gid *gid, int *port)
 {
 	struct sw_list *l;
 
-	sw_each(l, &devices)
-	{
+	sw_each (l, &devices) {
 		struct sw_device *dev = sw_outer(l, struct sw_device, link);
 
 		for (int n = 1; n <= dev->nports; n++)
@@ -341,8 +417,7 @@ struct sw_device *sw_port_by_lid(uint16_t lid, int *port)
 {
 	struct sw_list *l;
 
-	sw_each(l, &devices)
-	{
+	sw_each (l, &devices) {
 		struct sw_device *dev = sw_outer(l, struct sw_device, link);
 
 		for (int n = 1; n <= dev->nports; n++)
@@ -390,8 +465,7 @@ struct sw_device *sw_port_by_addr(const struct sockaddr *addr, int *port)
 	struct sw_list *l;
 
 	default_device();
-	sw_each(l, &devices)
-	{
+	sw_each (l, &devices) {
 		struct sw_device *dev = sw_outer(l, struct sw_device, link);
 
 		for (int n = 1; addr->sa_family == AF_INET && n <= dev->nports; n++)

@@ -8,10 +8,7 @@
  * An error's completion comes first, then its queue pair goes to the error state, which flushes the
  * rest (law 2.6).
  */
-#include "softverbs/sw.h"
-
-#define SW_MAX_SGE 256
-#define SW_WAITING 0x10000 /* not a status: try again later */
+#include "softverbs/ops.h"
 
 static struct sw_list waiting = {&waiting, &waiting};
 
@@ -94,8 +91,7 @@ static void set_alarm(struct sw_channel *ch)
 
 	if (!ch)
 		return;
-	sw_each(l, &waiting)
-	{
+	sw_each (l, &waiting) {
 		struct sw_qp *qp = sw_outer(l, struct sw_qp, waiting);
 
 		if (qp->scq->ch == ch && qp->deadline < when)
@@ -129,8 +125,7 @@ static struct sw_qp *first_due(uint64_t now)
 	struct sw_qp *first = NULL;
 	struct sw_list *l;
 
-	sw_each(l, &waiting)
-	{
+	sw_each (l, &waiting) {
 		struct sw_qp *qp = sw_outer(l, struct sw_qp, waiting);
 
 		if (qp->deadline <= now && (!first || qp->deadline < first->deadline))
@@ -144,6 +139,7 @@ void sw_due(void)
 	struct sw_qp *qp;
 	uint64_t now;
 
+	sw_cm_due();
 	if (sw_list_empty(&waiting))
 		return;
 	now = sw_now();
@@ -178,51 +174,28 @@ static uint64_t peer_time(const struct sw_qp *qp)
 	return (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 }
 
-/* ---- moving bytes ---- */
-
-static void copy(struct sw_piece *dst, const struct sw_piece *src, uint32_t nsrc)
+void sw_wait_rnr(struct sw_qp *qp, struct sw_qp *peer)
 {
-	for (uint32_t i = 0; i < nsrc; i++) {
-		const uint8_t *from = src[i].p;
-		uint32_t left = src[i].n;
-
-		while (left) {
-			uint32_t n = left < dst->n ? left : dst->n;
-
-			memmove(dst->p, from, n);
-			from += n;
-			left -= n;
-			dst->p += n;
-			dst->n -= n;
-			if (!dst->n)
-				dst++;
-		}
-	}
+	wait_start(qp, SW_WAIT_RNR, rnr_time(qp, peer));
 }
 
-/* The local memory of a request, for reading. */
-static enum ibv_wc_status gather(struct sw_qp *qp, uint32_t at, struct sw_piece *out, uint32_t *n)
+void sw_wait_peer(struct sw_qp *qp)
 {
-	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
-	uint64_t len;
+	wait_start(qp, SW_WAIT_PEER, peer_time(qp));
+}
 
-	if (w->inl) {
-		out->p = qp->inl + (size_t)(at & qp->sq.mask) * qp->cap.max_inline_data;
-		out->n = w->len;
-		*n = w->len != 0;
-		return IBV_WC_SUCCESS;
-	}
-	return sw_sges(qp->dev, qp->pd, qp->ssge + (size_t)(at & qp->sq.mask) * qp->sq.max_sge,
-		       w->num_sge, 0, UINT64_MAX, out, n, &len);
+static bool link_up(const struct sw_qp *qp)
+{
+	return qp->dev->port[qp->attr.port_num].state == IBV_PORT_ACTIVE;
 }
 
 /* The queue pair at the other end, if it answers. */
-static struct sw_qp *peer_of(const struct sw_qp *qp)
+struct sw_qp *sw_peer(const struct sw_qp *qp)
 {
 	struct sw_qp *peer = sw_qp_find(qp->dest, qp->attr.dest_qp_num);
 
 	if (!peer || peer->dev->removed || peer->dest != qp->dev ||
-	    peer->attr.dest_qp_num != qp->ibv.qp_base.qp_num ||
+	    peer->attr.dest_qp_num != qp->ibv.qp_base.qp_num || !link_up(qp) || !link_up(peer) ||
 	    peer->ibv.qp_base.qp_type != qp->ibv.qp_base.qp_type)
 		return NULL;
 	return peer->state == IBV_QPS_RTR || peer->state == IBV_QPS_RTS ||
@@ -231,112 +204,28 @@ static struct sw_qp *peer_of(const struct sw_qp *qp)
 		       : NULL;
 }
 
-/* ---- receiving ---- */
-
-/* A receive taken from the peer's queue, or from its SRQ. */
-struct taken {
-	const struct sw_rwqe *wqe;
-	const struct ibv_sge *sge;
-	struct sw_pd *pd;
-	uint32_t upto;
-};
-
-static bool take(struct sw_qp *peer, struct taken *t)
-{
-	struct sw_rq *rq = peer->srq ? &peer->srq->rq : &peer->rq;
-	uint32_t at = rq->q.next & rq->q.mask;
-
-	if (rq->q.next == rq->q.head)
-		return false;
-	t->wqe = &rq->wqe[at];
-	t->sge = rq->sge + (size_t)at * rq->q.max_sge;
-	t->pd = peer->srq ? peer->srq->pd : peer->pd;
-	t->upto = ++rq->q.next;
-	if (peer->srq)
-		sw_srq_taken(peer->srq);
-	return true;
-}
-
-/* The receive that came in last fails, and its queue pair with it. */
-static void fail_recv(struct sw_qp *peer, const struct taken *t, enum ibv_wc_status status)
-{
-	struct ibv_wc wc = {.wr_id = t->wqe->wr_id, .status = status, .opcode = IBV_WC_RECV};
-
-	sw_complete_recv(peer, &wc, t->upto, false);
-	sw_qp_error(peer);
-}
-
-static int do_send(struct sw_qp *qp, uint32_t at)
-{
-	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
-	struct sw_piece src[SW_MAX_SGE], dst[SW_MAX_SGE];
-	uint32_t nsrc, ndst;
-	enum ibv_wc_status st;
-	struct sw_qp *peer;
-	struct taken t;
-	uint64_t len;
-
-	st = gather(qp, at, src, &nsrc);
-	if (st != IBV_WC_SUCCESS)
-		return st;
-	peer = peer_of(qp);
-	if (!peer) {
-		wait_start(qp, SW_WAIT_PEER, peer_time(qp));
-		return SW_WAITING;
-	}
-	if (!take(peer, &t)) {
-		wait_start(qp, SW_WAIT_RNR, rnr_time(qp, peer));
-		return SW_WAITING;
-	}
-	st = sw_sges(peer->dev, t.pd, t.sge, t.wqe->num_sge, IBV_ACCESS_LOCAL_WRITE, w->len, dst,
-		     &ndst, &len);
-	if (st != IBV_WC_SUCCESS) {
-		fail_recv(peer, &t, st);
-		return IBV_WC_REM_OP_ERR;
-	}
-	if (len < w->len) {
-		/* Law 3: too small a receive kills both. */
-		fail_recv(peer, &t, IBV_WC_LOC_LEN_ERR);
-		return IBV_WC_REM_INV_REQ_ERR;
-	}
-	copy(dst, src, nsrc);
-
-	struct ibv_wc wc = {
-		.wr_id = t.wqe->wr_id,
-		.status = IBV_WC_SUCCESS,
-		.opcode = IBV_WC_RECV,
-		.byte_len = w->len,
-		.src_qp = qp->ibv.qp_base.qp_num,
-	};
-	if (w->op == IBV_WR_SEND_WITH_IMM) {
-		wc.wc_flags = IBV_WC_WITH_IMM;
-		wc.imm_data = w->imm;
-	}
-	sw_complete_recv(peer, &wc, t.upto, (w->flags & IBV_SEND_SOLICITED) != 0);
-	return IBV_WC_SUCCESS;
-}
-
 /* ---- running ---- */
 
 static int step(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 {
-	*byte_len = 0;
 	if (qp->dev->p.null)
 		return IBV_WC_SUCCESS;
-	switch (qp->swqe[at & qp->sq.mask].op) {
-	case IBV_WR_SEND:
-	case IBV_WR_SEND_WITH_IMM:
-		return do_send(qp, at);
-	default:
-		return IBV_WC_LOC_QP_OP_ERR;
-	}
+	if (qp->ibv.qp_base.qp_type == IBV_QPT_UD)
+		return sw_op_ud(qp, at);
+	return sw_op(qp, at, byte_len);
 }
 
 void sw_run(struct sw_qp *qp)
 {
 	while (qp->state == IBV_QPS_RTS && qp->sq.next != qp->sq.head) {
-		uint32_t at = qp->sq.next++, byte_len;
-		int st = step(qp, at, &byte_len);
+		bool killed = !qp->wait && sw_strike(SW_MESSAGE, 0).action == SW_KILL;
+		uint32_t at, byte_len = 0;
+		int st;
+
+		if (qp->state != IBV_QPS_RTS)
+			return; /* the fault took the device away */
+		at = qp->sq.next++;
+		st = killed ? IBV_WC_RETRY_EXC_ERR : step(qp, at, &byte_len);
 
 		if (st == SW_WAITING) {
 			qp->sq.next--;
@@ -345,7 +234,7 @@ void sw_run(struct sw_qp *qp)
 		if (qp->wait)
 			sw_wait_stop(qp);
 		sw_complete_send(qp, at, (enum ibv_wc_status)st, byte_len);
-		if (st != IBV_WC_SUCCESS)
+		if (st != IBV_WC_SUCCESS || qp->broken)
 			sw_qp_error(qp);
 	}
 }
@@ -364,9 +253,8 @@ static struct sw_qp *next_sender(const struct sw_srq *srq)
 {
 	struct sw_list *l;
 
-	sw_each(l, &waiting)
-	{
-		struct sw_qp *qp = sw_outer(l, struct sw_qp, waiting), *peer = peer_of(qp);
+	sw_each (l, &waiting) {
+		struct sw_qp *qp = sw_outer(l, struct sw_qp, waiting), *peer = sw_peer(qp);
 
 		if (qp->state == IBV_QPS_RTS && peer && peer->srq == srq)
 			return qp;

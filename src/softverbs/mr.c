@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Protection domains, memory regions, and the check that every byte moved goes through.
+ * Memory regions, and the check that every byte moved goes through.
  *
  * A key is index << 8 | tag. The index finds the region or window in the device's table; the tag
  * changes each time the index is used again, so that an old key is caught. lkey and rkey differ in
@@ -8,6 +8,7 @@
  * error that shows.
  */
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "softverbs/sw.h"
@@ -21,74 +22,6 @@
 #endif
 
 #define SW_NO_KEY UINT32_MAX
-
-/* The cm's own PDs are not the user's to count. */
-static void count_pd(struct ibv_context *c, int by)
-{
-	sw_dev(c)->count[SV_PDS] += by;
-	if (!sw_ctx(c)->ours)
-		sw_count(SV_PDS, by);
-}
-
-struct ibv_pd *sw_pd_new(struct ibv_context *c, int *err)
-{
-	struct sw_device *dev = sw_dev(c);
-	struct sw_pd *pd;
-
-	if (dev->removed) {
-		*err = EIO;
-		return NULL;
-	}
-	if (dev->count[SV_PDS] >= dev->p.attr.max_pd || !(pd = calloc(1, sizeof *pd))) {
-		*err = ENOMEM;
-		return NULL;
-	}
-	pd->ibv.context = c;
-	pd->ibv.handle = (uint32_t)dev->count[SV_PDS];
-	pd->root = pd;
-	sw_ctx(c)->objects++;
-	count_pd(c, 1);
-	return &pd->ibv;
-}
-
-int sw_pd_free(struct ibv_pd *ibv)
-{
-	struct sw_pd *pd = sw_outer(ibv, struct sw_pd, ibv);
-
-	if (pd->refs)
-		return EBUSY;
-	if (pd->root != pd)
-		pd->root->refs--;
-	sw_ctx(ibv->context)->objects--;
-	count_pd(ibv->context, -1);
-	free(pd);
-	return 0;
-}
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
-{
-	struct ibv_pd *pd;
-	int err = SW_FAULT(alloc_pd);
-
-	if (err)
-		return sw_null(err);
-	sw_lock();
-	pd = sw_pd_new(c, &err);
-	sw_unlock();
-	return pd ? pd : sw_null(err);
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd)
-{
-	int err = SW_FAULT(dealloc_pd);
-
-	if (err)
-		return err;
-	sw_lock();
-	err = sw_pd_free(pd);
-	sw_unlock();
-	return err;
-}
 
 /* ---- keys ---- */
 
@@ -262,6 +195,97 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len, uint6
 				unsigned int access)
 {
 	return reg(pd, addr, len, iova, access);
+}
+
+/* Memory behind a file descriptor: here, one that can be mapped, such as a memfd's. */
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t len, uint64_t iova,
+				 int fd, int access)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), skip = offset & (page - 1);
+	struct sw_device *dev = sw_dev(pd->context);
+	struct ibv_mr *mr = NULL;
+	uint8_t *map;
+	struct stat st;
+	int err = SW_FAULT(reg_dmabuf_mr);
+
+	if (!err && dev->p.no_dmabuf)
+		err = EOPNOTSUPP;
+	/* The place in the page is the same for the file and for the peers: ib_umem_dmabuf. */
+	if (!err && (!len || ((offset ^ iova) & (page - 1))))
+		err = EINVAL;
+	if (!err && fstat(fd, &st))
+		err = errno;
+	if (!err && (offset > (uint64_t)st.st_size || len > (uint64_t)st.st_size - offset))
+		err = EINVAL;
+	if (err)
+		return sw_null(err);
+	map = mmap(NULL, len + skip,
+		   access & IBV_ACCESS_LOCAL_WRITE ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+		   fd, (off_t)(offset - skip));
+	if (map == MAP_FAILED)
+		return sw_null(errno);
+	mr = insert(sw_outer(pd, struct sw_pd, ibv), map + skip, len, iova, (unsigned int)access,
+		    map, len + skip, &err);
+	if (!mr) {
+		munmap(map, len + skip);
+		return sw_null(err);
+	}
+	mr->addr = NULL; /* it has no address of the caller's */
+	return mr;
+}
+
+static int rereg(struct sw_mr *mr, int flags, struct sw_pd *pd, void *addr, size_t len,
+		 unsigned int access)
+{
+	unsigned int to = flags & IBV_REREG_MR_CHANGE_ACCESS ? access : mr->access;
+
+	if (mr->windows)
+		return EBUSY;
+	if (to & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(to & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		mr->pd->refs--;
+		mr->pd = pd;
+		mr->ibv.pd = &pd->ibv;
+		pd->refs++;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		mr->base = addr;
+		mr->iova = (uintptr_t)addr;
+		mr->ibv.addr = addr;
+		mr->ibv.length = len;
+	}
+	mr->access = to;
+	return 0;
+}
+
+int ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t len,
+		 int access)
+{
+	struct sw_mr *mr = sw_outer(ibv, struct sw_mr, ibv);
+	struct sw_device *dev = sw_dev(ibv->context);
+	int err = SW_FAULT(rereg_mr);
+
+	if (!err && dev->p.no_rereg)
+		err = EOPNOTSUPP;
+	if (!err && (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || mr->map ||
+		     (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !len)) ||
+		     (flags & IBV_REREG_MR_CHANGE_PD && !pd)))
+		err = EINVAL;
+	if (!err && flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+		err = pin(addr, len,
+			  flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : mr->access);
+	if (!err) {
+		sw_lock();
+		err = rereg(mr, flags, pd ? sw_outer(pd, struct sw_pd, ibv) : NULL, addr, len,
+			    (unsigned int)access);
+		sw_unlock();
+	}
+	if (!err)
+		return 0;
+	errno = err;
+	return err == EINVAL ? IBV_REREG_MR_ERR_INPUT : IBV_REREG_MR_ERR_CMD;
 }
 
 int ibv_dereg_mr(struct ibv_mr *ibv)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Queue pairs: making, asking, destroying; the way to the error state and to RESET. */
-#include "softverbs/sw.h"
+#include "softverbs/ops.h"
 
 int sw_rq_init(struct sw_rq *rq, uint32_t depth, uint32_t max_sge)
 {
@@ -41,6 +41,7 @@ static void free_qp(struct sw_qp *qp)
 	free(qp->ssge);
 	free(qp->inl);
 	sw_rq_fini(&qp->rq);
+	sw_builder_free(qp->builder);
 	free(qp);
 }
 
@@ -52,7 +53,7 @@ static int check_init(struct sw_device *dev, const struct ibv_qp_init_attr *a)
 		return EIO;
 	if (!a->send_cq || !a->recv_cq)
 		return EINVAL;
-	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UD)
+	if (a->qp_type != IBV_QPT_RC && (a->qp_type != IBV_QPT_UD || dev->p.no_ud))
 		return EOPNOTSUPP;
 	if (a->cap.max_send_wr > (uint32_t)d->max_qp_wr ||
 	    a->cap.max_send_sge > (uint32_t)d->max_sge ||
@@ -100,13 +101,12 @@ struct sw_qp *sw_qp_find(struct sw_device *dev, uint32_t qpn)
 	return dev && at < dev->nqp ? dev->qp[at] : NULL;
 }
 
-struct sw_qp *sw_qp_new(struct sw_pd *pd, struct ibv_qp_init_attr *a, uint64_t ops, int *err)
+static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool builder, int *err)
 {
 	struct sw_device *dev = sw_dev(pd->ibv.context);
 	struct ibv_qp *ibv;
 	struct sw_qp *qp;
 
-	(void)ops;
 	*err = check_init(dev, a);
 	if (*err)
 		return NULL;
@@ -119,7 +119,7 @@ struct sw_qp *sw_qp_new(struct sw_pd *pd, struct ibv_qp_init_attr *a, uint64_t o
 	if (a->srq)
 		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
 	if (sq_init(qp) || sw_rq_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge) ||
-	    !(qp->attr.dest_qp_num = number(dev, qp))) {
+	    (builder && sw_builder_new(qp)) || !(qp->attr.dest_qp_num = number(dev, qp))) {
 		free_qp(qp);
 		*err = ENOMEM;
 		return NULL;
@@ -157,7 +157,7 @@ struct sw_qp *sw_qp_new(struct sw_pd *pd, struct ibv_qp_init_attr *a, uint64_t o
 	return qp;
 }
 
-struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, bool builder)
 {
 	struct sw_qp *qp;
 	int err = SW_FAULT(create_qp);
@@ -165,9 +165,53 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 	if (err)
 		return sw_null(err);
 	sw_lock();
-	qp = sw_qp_new(sw_outer(pd, struct sw_pd, ibv), a, 0, &err);
+	qp = new_qp(sw_outer(pd, struct sw_pd, ibv), a, builder, &err);
 	sw_unlock();
 	return qp ? &qp->ibv.qp_base : sw_null(err);
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
+{
+	return create(pd, a, false);
+}
+
+struct ibv_qp *sw_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
+{
+	const uint64_t ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+			     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+			     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+			     IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
+
+	(void)c;
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd)
+		return sw_null(EINVAL);
+	if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
+	    (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && a->send_ops_flags & ~ops))
+		return sw_null(EOPNOTSUPP);
+	return create(a->pd, (struct ibv_qp_init_attr *)a,
+		      (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0);
+}
+
+/* ---- what no device here has ---- */
+
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	(void)qp, (void)op, (void)flags;
+	return 0;
+}
+
+int ibv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	(void)qp;
+	return ece->vendor_id ? EOPNOTSUPP : 0;
+}
+
+int ibv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+	(void)qp;
+	memset(ece, 0, sizeof *ece);
+	return EOPNOTSUPP;
 }
 
 int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
@@ -212,6 +256,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 		return EBUSY;
 	}
 	sw_wait_stop(qp);
+	sw_mw_forget_qp(qp);
 	/* Law 2.8: mlx5 and hns take the QP's CQEs out of the CQ, rxe and siw leave them. */
 	sw_cq_forget(qp->scq, qp, !dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !dev->p.keep_cqes);
@@ -277,6 +322,8 @@ void sw_qp_reset(struct sw_qp *qp)
 	qp->sq.tail = qp->sq.next = qp->sq.head;
 	qp->rq.q.tail = qp->rq.q.next = qp->rq.q.head;
 	qp->dest = NULL;
+	qp->broken = false;
+	sw_mw_forget_qp(qp);
 	qp->attr = (struct ibv_qp_attr){.cap = qp->cap};
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_RESET;
 }

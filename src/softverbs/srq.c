@@ -44,6 +44,63 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 	return &srq->ibv;
 }
 
+struct ibv_srq *sw_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a)
+{
+	/* Only the plain kind, which verbs.h sends to ibv_create_srq by itself. */
+	(void)c, (void)a;
+	return sw_null(EOPNOTSUPP);
+}
+
+int sw_get_srq_num(struct ibv_srq *srq, uint32_t *num)
+{
+	*num = srq->handle;
+	return 0;
+}
+
+static int resize(struct sw_srq *srq, uint32_t depth)
+{
+	struct sw_rq to, *from = &srq->rq;
+
+	if (srq->dev->p.no_srq_resize)
+		return EOPNOTSUPP;
+	if (!depth || depth > (uint32_t)srq->dev->p.attr.max_srq_wr ||
+	    depth < from->q.head - from->q.tail + srq->unpolled)
+		return EINVAL;
+	if (sw_rq_init(&to, depth, from->q.max_sge))
+		return ENOMEM;
+	for (; from->q.tail != from->q.head; from->q.tail++, to.q.head++) {
+		uint32_t a = from->q.tail & from->q.mask, b = to.q.head & to.q.mask;
+
+		to.wqe[b] = from->wqe[a];
+		memcpy(to.sge + (size_t)b * to.q.max_sge, from->sge + (size_t)a * to.q.max_sge,
+		       from->wqe[a].num_sge * sizeof *to.sge);
+	}
+	sw_rq_fini(from);
+	*from = to;
+	return 0;
+}
+
+int ibv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a, int mask)
+{
+	struct sw_srq *srq = sw_srq(ibv);
+	int err = SW_FAULT(modify_srq);
+
+	if (!err && mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		err = EINVAL;
+	if (err)
+		return err;
+	sw_lock();
+	if (mask & IBV_SRQ_LIMIT &&
+	    a->srq_limit > (mask & IBV_SRQ_MAX_WR ? a->max_wr : srq->rq.q.depth))
+		err = EINVAL;
+	if (!err && mask & IBV_SRQ_MAX_WR)
+		err = resize(srq, a->max_wr);
+	if (!err && mask & IBV_SRQ_LIMIT)
+		srq->limit = a->srq_limit;
+	sw_unlock();
+	return err;
+}
+
 int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a)
 {
 	struct sw_srq *srq = sw_srq(ibv);

@@ -30,6 +30,7 @@
 #include <rdma/rdma_verbs.h>
 #pragma GCC visibility pop
 
+#include "softverbs/fault.h"
 #include "softverbs/list.h"
 #include "softverbs/persona.h"
 #include "sgpool/softverbs.h"
@@ -48,35 +49,6 @@ uint64_t sw_now(void);
 void sw_count(enum sv_counter what, int by);
 int sw_fail(int err);
 void *sw_null(int err);
-
-/* ---- fault.c: calls are counted, and may be told to fail ---- */
-
-/* Every call that can be made to fail, by the name used in sv_fail_nth. */
-#define SW_CALLS(X)                                                                                \
-	X(get_device_list)                                                                         \
-	X(open_device) X(query_device) X(query_port) X(query_gid) X(query_pkey) X(alloc_pd) X(     \
-		dealloc_pd) X(reg_mr) X(rereg_mr) X(dereg_mr) X(reg_dmabuf_mr)                     \
-		X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(resize_cq) X(        \
-			destroy_cq) X(poll_cq) X(req_notify_cq) X(get_cq_event) X(create_qp)       \
-			X(modify_qp) X(query_qp) X(destroy_qp) X(post_send) X(post_recv) X(        \
-				create_srq) X(modify_srq) X(query_srq) X(destroy_srq)              \
-				X(post_srq_recv) X(create_ah) X(destroy_ah) X(alloc_mw) X(         \
-					bind_mw) X(dealloc_mw) X(alloc_td) X(attach_mcast)         \
-					X(get_async_event) X(create_event_channel) X(create_id) X( \
-						destroy_id) X(bind_addr) X(resolve_addr)           \
-						X(resolve_route) X(listen) X(connect) X(accept)    \
-							X(reject) X(disconnect) X(establish)       \
-								X(get_cm_event) X(getaddrinfo) X(  \
-									set_option) X(migrate_id)  \
-									X(join_multicast)
-#define SW_CALL_ENUM(name) SW_CALL_##name,
-enum sw_call {
-	SW_CALLS(SW_CALL_ENUM) SW_NCALLS
-};
-
-/* Counts the call; the errno it must fail with, or 0. Takes no lock but its own. */
-int sw_fault(enum sw_call call);
-#define SW_FAULT(name) sw_fault(SW_CALL_##name)
 
 /* ---- pollq.c: a descriptor that is readable while something is queued, or when it's time ---- */
 
@@ -162,6 +134,9 @@ struct sw_device *sw_port_by_gid(const union ibv_gid *gid, int *port);
 struct sw_device *sw_port_by_lid(uint16_t lid, int *port);
 struct sw_device *sw_port_by_addr(const struct sockaddr *addr, int *port);
 void sw_fill_ops(struct sw_context *ctx);
+/* A fault strikes a device: SW_REMOVE, SW_DOWN or SW_UP. Takes the lock unless it is held. */
+void sw_device_happens(const char *name, enum sw_action what, bool locked);
+#define SW_MTU 4096u
 int sw_query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a, size_t len);
 
 /* ---- async.c ---- */
@@ -173,11 +148,12 @@ struct sw_async {
 void sw_async_cq(struct sw_cq *cq, enum ibv_event_type type);
 void sw_async_qp(struct sw_qp *qp, enum ibv_event_type type);
 void sw_async_srq(struct sw_srq *srq, enum ibv_event_type type);
+void sw_async_device(struct sw_context *ctx, enum ibv_event_type type);
 void sw_async_port(struct sw_device *dev, int port, enum ibv_event_type type);
 /* Drops the events about an object that goes, and waits for those that were fetched. */
 void sw_async_forget(struct sw_context *ctx, const void *object, uint32_t *got, uint32_t *acked);
 
-/* ---- mr.c ---- */
+/* ---- pd.c, mr.c, mw.c, ah.c ---- */
 
 struct sw_pd {
 	struct ibv_pd ibv;
@@ -208,6 +184,12 @@ void sw_key_free(struct sw_device *dev, uint32_t index);
 enum ibv_wc_status sw_sges(struct sw_device *dev, struct sw_pd *pd, const struct ibv_sge *sge,
 			   uint32_t n, unsigned int access, uint64_t want, struct sw_piece *out,
 			   uint32_t *nout, uint64_t *len);
+struct ibv_td *sw_alloc_td(struct ibv_context *c, struct ibv_td_init_attr *a);
+int sw_dealloc_td(struct ibv_td *td);
+struct ibv_pd *sw_alloc_parent_domain(struct ibv_context *c, struct ibv_parent_domain_init_attr *a);
+struct ibv_mw *sw_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int sw_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int sw_dealloc_mw(struct ibv_mw *mw);
 struct sw_mr *sw_mr_by_lkey(struct sw_device *dev, uint32_t lkey);
 
 /* ---- cq.c ---- */
@@ -221,6 +203,7 @@ enum sw_side {
 	SW_SEND,
 	SW_RECV
 };
+struct sw_held; /* cq_fault.c */
 struct sw_cqe {
 	struct ibv_wc wc;
 	struct sw_qp *qp; /* whose slots the poll frees; NULL once the QP is gone */
@@ -242,18 +225,34 @@ struct sw_cq {
 	struct sw_cqe *ring;
 	uint32_t mask, head, tail, cap;
 	enum sw_arm armed;
-	bool dead, ex, polling;
+	bool dead;
 	unsigned int refs;
 	unsigned int comp_got, async_got;
-	struct sw_cqe *cur; /* ibv_start_poll .. ibv_end_poll */
+	/* ibv_cq_ex: what is being looked at, and law 6's habit. */
+	struct ibv_wc cur;
+	bool overshoot;
+	uint32_t skip;        /* completions that will be lost */
+	struct sw_held *held; /* kept back by a fault */
+	uint32_t nheld;
 };
 static inline struct sw_cq *sw_cq(struct ibv_cq *cq)
 {
 	return sw_outer(cq, struct sw_cq, ibv);
 }
-void sw_cq_push(struct sw_cq *cq, const struct sw_cqe *cqe);
+void sw_cq_push(struct sw_cq *cq, struct sw_cqe *cqe);
 int sw_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+/* One completion, taking the lock: 1, 0 or a negative number. */
+int sw_poll_one(struct sw_cq *cq, struct ibv_wc *wc);
 int sw_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+/* cq_fault.c: a completion that a rule strikes; true: it was taken care of. */
+bool sw_cq_struck(struct sw_cq *cq, struct sw_cqe *cqe);
+/* One poll has passed: what has been held long enough goes in. */
+void sw_cq_held(struct sw_cq *cq);
+void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe);
+void sw_cq_ring_bell(struct sw_cq *cq, bool solicited);
+void sw_cq_held_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop);
+/* cq_ex.c */
+struct ibv_cq_ex *sw_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 /* A QP goes: its CQEs are dropped, or stay without an owner. */
 void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop);
 
@@ -288,7 +287,7 @@ struct sw_swqe {
 			uint64_t compare_add, swap;
 		} atomic;
 		struct {
-			struct sw_ah *ah;
+			struct ibv_ah_attr av; /* the handle may be destroyed before it is used */
 			uint32_t qpn, qkey;
 		} ud;
 		struct {
@@ -321,7 +320,8 @@ struct sw_qp {
 	enum ibv_qp_state state;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_cap cap;
-	bool sig_all, fatal;
+	bool sig_all;
+	bool broken;            /* iWARP: the connection has ended, but this request had left */
 	struct sw_device *dest; /* where attr.dest_qp_num lives, from RTR on */
 	struct sw_queue sq;
 	struct sw_swqe *swqe;
@@ -332,14 +332,15 @@ struct sw_qp {
 	uint64_t deadline;
 	struct sw_list waiting; /* on sw_world's list while wait is set */
 	unsigned int async_got;
-	unsigned int mcast;
+	unsigned int mcast;         /* groups it is attached to */
+	struct sw_builder *builder; /* ibv_wr_*; NULL: made without */
 };
 static inline struct sw_qp *sw_qp(struct ibv_qp *qp)
 {
 	return sw_outer(qp, struct sw_qp, ibv.qp_base);
 }
 struct sw_qp *sw_qp_find(struct sw_device *dev, uint32_t qpn);
-struct sw_qp *sw_qp_new(struct sw_pd *pd, struct ibv_qp_init_attr *a, uint64_t ops, int *err);
+struct ibv_qp *sw_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a);
 /* To the error state: everything still queued is flushed. */
 void sw_qp_error(struct sw_qp *qp);
 void sw_qp_reset(struct sw_qp *qp);
@@ -350,6 +351,10 @@ uint32_t sw_pow2(uint32_t n);
 /* ---- post.c, engine.c ---- */
 
 int sw_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+/* A chain, posted wholly or not at all; takes the lock. */
+int sw_post_all(struct sw_qp *qp, struct ibv_send_wr *wr);
+int sw_builder_new(struct sw_qp *qp);
+void sw_builder_free(struct sw_builder *b);
 int sw_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int sw_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int sw_rq_put(struct sw_rq *rq, const struct ibv_recv_wr *wr, const struct sw_persona *p);
@@ -360,6 +365,7 @@ void sw_kick(struct sw_qp *qp);
 void sw_kick_srq(struct sw_srq *srq);
 /* Ends the waits whose time is over. Cheap when nobody waits. */
 void sw_due(void);
+void sw_cm_due(void); /* cm_time.c: the same for connections */
 void sw_wait_stop(struct sw_qp *qp);
 /* The send in slot number `at` has ended; a CQE only if it asked for one or failed. */
 void sw_complete_send(struct sw_qp *qp, uint32_t at, enum ibv_wc_status status, uint32_t byte_len);
@@ -384,6 +390,8 @@ static inline struct sw_srq *sw_srq(struct ibv_srq *s)
 	return sw_outer(s, struct sw_srq, ibv);
 }
 
+struct ibv_srq *sw_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a);
+int sw_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 /* One receive was taken off its queue. */
 void sw_srq_taken(struct sw_srq *srq);
 

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Datagrams: they arrive or they don't, and the sender never learns which. A receive takes 40 bytes
+ * of header before the payload.
+ */
+#include "softverbs/ops.h"
+
+struct member {
+	struct sw_list link;
+	union ibv_gid gid;
+	struct sw_qp *qp;
+};
+static struct sw_list members = {&members, &members};
+
+static void deliver(struct sw_qp *from, const struct sw_swqe *w, struct sw_qp *to,
+		    const struct sw_piece *src, uint32_t nsrc)
+{
+	const struct ibv_ah_attr *av = &w->ud.av;
+	struct sw_piece pieces[SW_MAX_SGE + 1];
+	uint32_t qkey = w->ud.qkey & 0x80000000 ? from->attr.qkey : w->ud.qkey;
+	uint8_t grh[SW_GRH];
+	enum ibv_wc_status st;
+	struct sw_taken t;
+
+	if (to->ibv.qp_base.qp_type != IBV_QPT_UD || to->attr.qkey != qkey || to->dev->removed ||
+	    (to->state != IBV_QPS_RTR && to->state != IBV_QPS_RTS && to->state != IBV_QPS_SQD) ||
+	    !sw_take(to, &t))
+		return;
+	sw_grh_fill(grh, &from->dev->port[av->port_num].gid[av->grh.sgid_index], &av->grh.dgid,
+		    &av->grh, w->len);
+	pieces[0] = (struct sw_piece){grh, SW_GRH};
+	memcpy(pieces + 1, src, nsrc * sizeof *src);
+	st = sw_scatter(to, &t, pieces, nsrc + 1, (uint64_t)w->len + SW_GRH);
+	if (st != IBV_WC_SUCCESS) {
+		sw_receive_failed(to, &t, st);
+		return;
+	}
+
+	struct ibv_wc wc = {
+		.wr_id = t.wqe->wr_id,
+		.opcode = IBV_WC_RECV,
+		.byte_len = w->len + SW_GRH,
+		.src_qp = from->ibv.qp_base.qp_num,
+		.wc_flags = IBV_WC_GRH,
+		.slid = from->dev->port[av->port_num].lid,
+		.sl = av->sl,
+	};
+
+	if (w->op == IBV_WR_SEND_WITH_IMM) {
+		wc.wc_flags |= IBV_WC_WITH_IMM;
+		wc.imm_data = w->imm;
+	}
+	sw_complete_recv(to, &wc, t.upto, (w->flags & IBV_SEND_SOLICITED) != 0);
+}
+
+int sw_op_ud(struct sw_qp *qp, uint32_t at)
+{
+	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
+	const struct ibv_ah_attr *av = &w->ud.av;
+	struct sw_piece src[SW_MAX_SGE];
+	enum ibv_wc_status st;
+	struct sw_device *dev;
+	struct sw_qp *to;
+	struct sw_list *l;
+	uint32_t n;
+	int port;
+
+	st = sw_gather(qp, at, src, &n);
+	if (st != IBV_WC_SUCCESS)
+		return st;
+	if (w->len > SW_MTU)
+		return IBV_WC_LOC_LEN_ERR;
+	if (av->is_global && av->grh.dgid.raw[0] == 0xff) {
+		sw_each (l, &members) {
+			struct member *m = sw_outer(l, struct member, link);
+
+			if (!memcmp(&m->gid, &av->grh.dgid, sizeof m->gid))
+				deliver(qp, w, m->qp, src, n);
+		}
+		return IBV_WC_SUCCESS;
+	}
+	dev = av->is_global ? sw_port_by_gid(&av->grh.dgid, &port)
+			    : sw_port_by_lid(av->dlid, &port);
+	to = dev ? sw_qp_find(dev, w->ud.qpn) : NULL;
+	if (to)
+		deliver(qp, w, to, src, n);
+	return IBV_WC_SUCCESS;
+}
+
+static struct member *find(const struct sw_qp *qp, const union ibv_gid *gid)
+{
+	struct sw_list *l;
+
+	sw_each (l, &members) {
+		struct member *m = sw_outer(l, struct member, link);
+
+		if (m->qp == qp && !memcmp(&m->gid, gid, sizeof *gid))
+			return m;
+	}
+	return NULL;
+}
+
+int ibv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
+{
+	struct sw_qp *qp = sw_qp(ibv);
+	struct member *m;
+	int err = SW_FAULT(attach_mcast);
+
+	(void)lid;
+	if (!err && (ibv->qp_type != IBV_QPT_UD || gid->raw[0] != 0xff))
+		err = EINVAL;
+	if (err)
+		return err;
+	sw_lock();
+	m = find(qp, gid) ? NULL : calloc(1, sizeof *m);
+	if (m) {
+		m->gid = *gid;
+		m->qp = qp;
+		qp->mcast++;
+		sw_list_append(&members, &m->link);
+	} else if (!find(qp, gid)) {
+		err = ENOMEM;
+	}
+	sw_unlock();
+	return err;
+}
+
+int ibv_detach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
+{
+	struct sw_qp *qp = sw_qp(ibv);
+	struct member *m;
+
+	(void)lid;
+	sw_lock();
+	m = find(qp, gid);
+	if (m) {
+		sw_list_del(&m->link);
+		qp->mcast--;
+	}
+	sw_unlock();
+	free(m);
+	return m ? 0 : EINVAL;
+}
