@@ -96,11 +96,42 @@ int sv_device_add(const char *name, const char *persona, int ports)
 	return err ? sw_fail(err) : 0;
 }
 
-/* The device that is there when nobody asked for one. */
+/* One "name=persona" or "name=persona:ports"; false: it isn't one. */
+static bool add_described(char *text)
+{
+	char *persona = strchr(text, '='), *ports = persona ? strchr(persona, ':') : NULL;
+	int n = ports ? atoi(ports + 1) : 1;
+
+	if (!persona)
+		return false;
+	*persona++ = '\0';
+	if (ports)
+		*ports = '\0';
+	return *text && strlen(text) < IBV_SYSFS_NAME_MAX && sw_persona(persona) && n >= 1 &&
+	       n <= SW_MAX_PORTS && !find(text) && !add(text, sw_persona(persona), n);
+}
+
+/* The devices that are there when nobody asked for any. A wrong environment is no reason to go on
+ * with something else than what was meant. */
 static void default_device(void)
 {
-	if (!made)
+	const char *env = getenv("SGP_SOFTVERBS_DEVICES");
+	char *text, *save, *one;
+
+	if (made)
+		return;
+	if (!env) {
 		add("soft0", sw_persona("soft"), 1);
+		return;
+	}
+	text = strdup(env);
+	for (one = text ? strtok_r(text, ", ", &save) : NULL; one;
+	     one = strtok_r(NULL, ", ", &save))
+		if (!add_described(one)) {
+			fprintf(stderr, "softverbs: SGP_SOFTVERBS_DEVICES: what is \"%s\"?\n", one);
+			exit(2);
+		}
+	free(text);
 }
 
 int sv_set(const char *device, const char *what, uint64_t value)
