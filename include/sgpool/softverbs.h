@@ -91,6 +91,18 @@ SGP_API int sv_faults(const char *text, const char **wrong);
 /* Takes back all faults. */
 SGP_API void sv_faults_clear(void);
 
+/*
+ * Strict mode tells what no device can know, in sentences: a buffer changed between post and poll,
+ * a region deregistered or memory unmapped while posted, sinks that overlap, objects destroyed in
+ * the wrong order, events not acknowledged. sv_strict switches it on or off and forgets the
+ * sentences; with SGP_SOFTVERBS_STRICT=1 in the environment it is on from the start, the first
+ * sentence aborts the program, and what is left at exit makes it fail with status 66.
+ */
+SGP_API void sv_strict(int on);
+SGP_API unsigned int sv_strict_count(void);
+/* Number i, from 0, of the first 32; NULL: none. */
+SGP_API const char *sv_strict_sentence(unsigned int i);
+
 /* Time for RNR and retry timers. It is the system's monotonic clock until the first
  * sv_clock_advance; from then on it stands still and moves only by these calls. */
 SGP_API void sv_clock_advance(uint64_t ns);

@@ -137,6 +137,11 @@ void sw_async_forget(struct sw_context *ctx, const void *object, uint32_t *got, 
 		sw_pollq_sub(&ctx->async_q);
 		free(a);
 	}
+	if (*got != *acked)
+		sw_strict(
+			"an object goes while %u asynchronous events about it were fetched and %u "
+			"acknowledged",
+			*got, *acked);
 	while (*got != *acked)
 		sw_sleep();
 }

@@ -39,6 +39,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 		return err;
 	sw_lock();
 	if (channel->refcnt) {
+		sw_strict("ibv_destroy_comp_channel: %d completion queues still use it",
+			  channel->refcnt);
 		sw_unlock();
 		return EBUSY;
 	}

@@ -123,21 +123,32 @@ struct sw_list *sw_cm_ids(void);
 int sw_cm_attach(struct sw_id *id, struct sw_device *dev, int port);
 bool sw_cm_iwarp(const struct sw_id *id);
 bool sw_cm_ud(const struct sw_id *id);
-/* The peer of an id that ends learns about it. */
-void sw_cm_hangup(struct sw_id *id);
 
 void sw_cm_device_removed(struct sw_device *dev);
 
 /* cm_addr.c */
 socklen_t sw_addrlen(const struct sockaddr *addr);
 int sw_cm_bind(struct sw_id *id, const struct sockaddr *addr);
+/* Whether another id has the same port, which only listening minds when both allow reuse. */
+bool sw_cm_port_shared(const struct sw_id *id);
 uint16_t sw_get_port(const struct sockaddr *addr);
 void sw_set_port(struct sockaddr *addr, uint16_t port);
 bool sw_is_any(const struct sockaddr *addr);
 
+/* Reasons of a rejection, InfiniBand specification 12.6.7.2. */
+#define SW_REJ_NO_RESOURCES 3
+#define SW_REJ_INVALID_SID  8
+#define SW_REJ_CONSUMER     28
+
 /* cm_conn.c */
+/* An active id's request is turned down. */
+void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len);
 /* The active side is ready: the passive side gets its ESTABLISHED. Without the lock. */
 void sw_cm_established(struct sw_id *id);
+
+/* cm_end.c */
+/* The peer of an id that goes learns about it. */
+void sw_cm_hangup(struct sw_id *id);
 
 /* cm_time.c */
 void sw_cm_await(struct sw_id *id, enum sw_cm_wait what);

@@ -51,7 +51,8 @@ static bool same_addr(const struct sockaddr *a, const struct sockaddr *b)
 		       sizeof(struct in6_addr));
 }
 
-static bool taken(const struct sw_id *id, const struct sockaddr *addr, uint16_t port)
+/* 0, or why this port can't be had: the same address, or one of the two is any address. */
+static int taken(const struct sw_id *id, const struct sockaddr *addr, uint16_t port, bool reuse)
 {
 	struct sw_list *l;
 
@@ -61,12 +62,19 @@ static bool taken(const struct sw_id *id, const struct sockaddr *addr, uint16_t 
 
 		if (o == id || o->port != port || o->id.ps != id->id.ps)
 			continue;
-		if (!sw_is_any(addr) && !sw_is_any(at) && !same_addr(addr, at))
+		if (reuse && o->reuse && o->state != SW_CM_LISTEN)
 			continue;
-		if (!id->reuse || !o->reuse || o->state == SW_CM_LISTEN)
-			return true;
+		if (sw_is_any(addr) || sw_is_any(at))
+			return EADDRNOTAVAIL;
+		if (same_addr(addr, at))
+			return EADDRINUSE;
 	}
-	return false;
+	return 0;
+}
+
+bool sw_cm_port_shared(const struct sw_id *id)
+{
+	return taken(id, &id->id.route.addr.src_addr, id->port, false) != 0;
 }
 
 static int pick_port(const struct sw_id *id, const struct sockaddr *addr, uint16_t *port)
@@ -75,7 +83,7 @@ static int pick_port(const struct sw_id *id, const struct sockaddr *addr, uint16
 
 	for (int i = FIRST_PORT; i <= LAST_PORT; i++) {
 		last = last >= LAST_PORT ? FIRST_PORT : (uint16_t)(last + 1);
-		if (!taken(id, addr, last)) {
+		if (!taken(id, addr, last, id->reuse)) {
 			*port = last;
 			return 0;
 		}
@@ -99,8 +107,8 @@ int sw_cm_bind(struct sw_id *id, const struct sockaddr *addr)
 	}
 	if (!port)
 		err = pick_port(id, addr, &port);
-	else if (taken(id, addr, port))
-		err = EADDRINUSE;
+	else
+		err = taken(id, addr, port, id->reuse);
 	if (!err && dev)
 		err = sw_cm_attach(id, dev, n);
 	if (err)

@@ -109,6 +109,9 @@ void sw_cm_forget(struct sw_id *id)
 		}
 		free(e);
 	}
+	if (id->events != id->acked)
+		sw_strict("rdma_destroy_id: %u events were fetched and %u acknowledged", id->events,
+			  id->acked);
 	while (id->events != id->acked)
 		sw_sleep();
 }

@@ -2,11 +2,6 @@
 /* Connections: listen, connect, accept, reject, establish, disconnect. */
 #include "softverbs/cm.h"
 
-/* Reasons of a rejection, InfiniBand specification 12.6.7.2. */
-#define REJ_NO_RESOURCES 3
-#define REJ_TIMEOUT      4
-#define REJ_INVALID_SID  8
-#define REJ_CONSUMER     28
 /* Room for private data in the messages of the InfiniBand connection manager; what is not used
  * arrives as zeros. The connect request shares its 92 bytes with the IP addresses. */
 #define PRIV_REQ      56
@@ -37,6 +32,8 @@ int rdma_listen(struct rdma_cm_id *rid, int backlog)
 		err = sw_cm_bind(id, (struct sockaddr *)&any);
 	if (!err && id->state != SW_CM_BOUND)
 		err = EINVAL;
+	if (!err)
+		err = sw_cm_port_shared(id) ? EADDRINUSE : 0;
 	if (!err) {
 		id->backlog =
 			backlog > 0 && backlog < PRIV_MAX_BACKLOG ? backlog : PRIV_MAX_BACKLOG;
@@ -104,30 +101,39 @@ static struct sw_id *passive_id(struct sw_id *listener, struct sw_id *active, in
 	return id;
 }
 
-static void refused(struct sw_id *id, int reason)
+void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len)
 {
-	struct sw_event *e =
-		sw_cm_event(id, RDMA_CM_EVENT_REJECTED, sw_cm_iwarp(id) ? -ECONNREFUSED : reason);
+	struct sw_event *e;
 
-	sw_cm_event_priv(e, NULL, 0, pad(id, PRIV_REJ));
+	sw_cm_await(id, SW_CM_NOTHING);
 	id->state = SW_CM_CLOSED;
+	if (sw_cm_ud(id)) {
+		e = sw_cm_event(id, RDMA_CM_EVENT_UNREACHABLE,
+				reason == SW_REJ_INVALID_SID ? SIDR_UNSUPPORTED : SIDR_REJECT);
+		sw_cm_event_priv(e, priv, len, PRIV_SIDR_REP);
+		return;
+	}
+	e = sw_cm_event(id, RDMA_CM_EVENT_REJECTED, sw_cm_iwarp(id) ? -ECONNRESET : reason);
+	sw_cm_event_priv(e, priv, len, pad(id, PRIV_REJ));
 }
 
-static void send_request(struct sw_id *id, const void *priv, size_t len)
+static int send_request(struct sw_id *id, const void *priv, size_t len)
 {
 	struct sw_id *listener = listener_for(id), *passive;
 	struct sw_event *e;
 	int err;
 
+	/* iWARP: TCP says so at once, and nothing has happened. */
+	if (!listener && sw_cm_iwarp(id))
+		return ECONNREFUSED;
 	id->state = SW_CM_CONNECT;
 	if (!listener) {
-		refused(id, REJ_INVALID_SID);
-		return;
+		sw_cm_refused(id, SW_REJ_INVALID_SID, NULL, 0);
+		return 0;
 	}
-	if (listener->queued >= listener->backlog) {
-		refused(id, REJ_CONSUMER);
-		return;
-	}
+	sw_cm_await(id, SW_CM_ANSWER);
+	if (listener->queued >= listener->backlog)
+		return 0; /* the request is dropped */
 	passive = passive_id(listener, id, &err);
 	e = passive ? sw_cm_event(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0) : NULL;
 	if (!e) {
@@ -135,18 +141,22 @@ static void send_request(struct sw_id *id, const void *priv, size_t len)
 			id->peer = NULL;
 			sw_cm_id_free(passive);
 		}
-		refused(id, REJ_NO_RESOURCES);
-		return;
+		sw_cm_refused(id, SW_REJ_NO_RESOURCES, NULL, 0);
+		return 0;
 	}
 	e->passive = passive;
 	listener->queued++;
 	if (sw_cm_ud(id)) {
 		sw_cm_event_priv(e, priv, len, PRIV_SIDR_REQ);
-	} else {
-		sw_cm_event_conn(e, id);
-		sw_cm_event_priv(e, priv, len, pad(id, PRIV_REQ));
+		return 0;
 	}
-	sw_cm_await(id, SW_CM_ANSWER);
+	sw_cm_event_conn(e, id);
+	if (sw_cm_iwarp(id)) /* its messages carry no more than the depths */
+		e->ev.param.conn.retry_count = e->ev.param.conn.rnr_retry_count = 0;
+	if (sw_cm_iwarp(id))
+		e->ev.param.conn.qp_num = 0;
+	sw_cm_event_priv(e, priv, len, pad(id, PRIV_REQ));
+	return 0;
 }
 
 /* What both connect and accept check and remember. */
@@ -207,7 +217,7 @@ int rdma_connect(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 		err = set_param(id, p, sw_cm_ud(id) ? PRIV_SIDR_REQ : PRIV_REQ);
 	if (!err) {
 		set_depths(id, p);
-		send_request(id, p ? p->private_data : NULL, p ? p->private_data_len : 0);
+		err = send_request(id, p ? p->private_data : NULL, p ? p->private_data_len : 0);
 	}
 	sw_unlock();
 	return err ? sw_fail(err) : sw_cm_complete(rid);
@@ -233,18 +243,48 @@ static int send_sidr_reply(struct sw_id *id, const struct rdma_conn_param *p)
 	return 0;
 }
 
+static struct sw_qp *qp_of(const struct sw_id *id)
+{
+	return id->id.qp ? sw_qp(id->id.qp) : sw_qp_find(id->dev->dev, id->param.qp_num);
+}
+
+/* iWARP: the kernel makes the connection, there is no third message. */
+static int iwarp_reply(struct sw_id *id, const struct rdma_conn_param *p)
+{
+	struct sw_qp *a = qp_of(id->peer), *b = qp_of(id);
+	struct sw_event *own, *e;
+
+	if (!a || !b)
+		return EINVAL;
+	sw_iwarp_connect(a, b, id->peer->initiator_depth, id->peer->responder_resources);
+	sw_iwarp_connect(b, a, id->initiator_depth, id->responder_resources);
+	own = sw_cm_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
+	sw_cm_event_priv(own, NULL, 0, 0);
+	e = sw_cm_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
+	sw_cm_event_priv(e, p ? p->private_data : NULL, p ? p->private_data_len : 0, 0);
+	id->state = id->peer->state = SW_CM_CONNECTED;
+	sw_cm_await(id->peer, SW_CM_NOTHING);
+	return own && e ? 0 : ENOMEM;
+}
+
 static int send_reply(struct sw_id *id, const struct rdma_conn_param *p)
 {
 	struct sw_event *e;
 
-	if (id->state != SW_CM_REQUESTED || !id->peer)
+	if (id->state != SW_CM_REQUESTED)
 		return EINVAL;
+	if (!id->peer) {
+		/* The asker has gone. */
+		return EINVAL;
+	}
 	id->peer->remote_qpn = id->param.qp_num;
 	id->peer->remote_ece = id->local_ece;
 	id->peer->initiator_depth =
 		depth(id->peer->initiator_depth, UINT8_MAX, id->responder_resources);
 	id->peer->responder_resources =
 		depth(id->peer->responder_resources, UINT8_MAX, id->initiator_depth);
+	if (sw_cm_iwarp(id))
+		return iwarp_reply(id, p);
 	e = sw_cm_event(id->peer, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
 	if (!e)
 		return ENOMEM;
@@ -288,8 +328,6 @@ int rdma_accept(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 
 static int reject(struct sw_id *id, const void *priv, size_t len, int reason)
 {
-	struct sw_event *e;
-
 	if (id->state != SW_CM_REQUESTED)
 		return EINVAL;
 	if (!sw_cm_iwarp(id) && len > PRIV_REJ)
@@ -297,9 +335,7 @@ static int reject(struct sw_id *id, const void *priv, size_t len, int reason)
 	id->state = SW_CM_CLOSED;
 	if (!id->peer)
 		return 0;
-	e = sw_cm_event(id->peer, RDMA_CM_EVENT_REJECTED, sw_cm_iwarp(id) ? -ECONNREFUSED : reason);
-	sw_cm_event_priv(e, priv, len, pad(id, PRIV_REJ));
-	id->peer->state = SW_CM_CLOSED;
+	sw_cm_refused(id->peer, reason, priv, len);
 	id->peer->peer = NULL;
 	id->peer = NULL;
 	return 0;
@@ -319,7 +355,7 @@ static int do_reject(struct rdma_cm_id *rid, const void *priv, uint8_t len, int 
 
 int rdma_reject(struct rdma_cm_id *id, const void *priv, uint8_t len)
 {
-	return do_reject(id, priv, len, REJ_CONSUMER);
+	return do_reject(id, priv, len, SW_REJ_CONSUMER);
 }
 
 int rdma_reject_ece(struct rdma_cm_id *id, const void *priv, uint8_t len)
@@ -372,87 +408,4 @@ int rdma_notify(struct rdma_cm_id *rid, enum ibv_event_type event)
 	}
 	sw_unlock();
 	return err ? sw_fail(err) : 0;
-}
-
-/* ---- ends ---- */
-
-static bool joined(const struct sw_id *id)
-{
-	return id->state == SW_CM_ACCEPTED || id->state == SW_CM_CONNECTED;
-}
-
-static void disconnected(struct sw_id *id)
-{
-	sw_cm_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
-}
-
-/* Over, on this side; InfiniBand keeps the QP number back for a while. */
-static void closed(struct sw_id *id)
-{
-	id->state = SW_CM_CLOSED;
-	sw_cm_await(id, sw_cm_iwarp(id) ? SW_CM_NOTHING : SW_CM_TIMEWAIT);
-}
-
-static int disconnect(struct sw_id *id)
-{
-	struct sw_id *peer = id->peer;
-
-	if (id->state == SW_CM_CLOSED || id->state == SW_CM_CLOSING)
-		return 0;
-	if (!joined(id))
-		return EINVAL;
-	if (id->peer_closed || !peer) {
-		/* The answer: the side that began gets its event now. */
-		closed(id);
-		if (peer && peer->state == SW_CM_CLOSING) {
-			closed(peer);
-			disconnected(peer);
-		}
-		return 0;
-	}
-	id->state = SW_CM_CLOSING;
-	sw_cm_await(id, SW_CM_GOODBYE);
-	peer->peer_closed = true;
-	sw_cm_await(peer, SW_CM_NOTHING);
-	disconnected(peer);
-	return 0;
-}
-
-int rdma_disconnect(struct rdma_cm_id *rid)
-{
-	struct sw_id *id = sw_id(rid);
-	int err = SW_FAULT(disconnect);
-
-	if (!err && !rid->verbs)
-		err = EINVAL;
-	if (err)
-		return sw_fail(err);
-	if (sw_cm_qp_error(rid))
-		return -1;
-	sw_lock();
-	err = disconnect(id);
-	sw_unlock();
-	return err ? sw_fail(err) : sw_cm_complete(rid);
-}
-
-void sw_cm_hangup(struct sw_id *id)
-{
-	struct sw_id *peer = id->peer;
-
-	id->peer = NULL;
-	if (!peer)
-		return;
-	peer->peer = NULL;
-	if (peer->state == SW_CM_CONNECT) {
-		refused(peer, REJ_CONSUMER);
-	} else if (peer->state == SW_CM_REQUESTED) {
-		refused(peer, REJ_TIMEOUT);
-	} else if (peer->state == SW_CM_CLOSING) {
-		closed(peer);
-		disconnected(peer);
-	} else if (joined(peer) && !peer->peer_closed) {
-		peer->peer_closed = true;
-		sw_cm_await(peer, SW_CM_NOTHING);
-		disconnected(peer);
-	}
 }

@@ -255,6 +255,8 @@ int rdma_set_option(struct rdma_cm_id *rid, int level, int option, void *val, si
 		id->reuse = *(int *)val != 0;
 	else if (option == RDMA_OPTION_ID_AFONLY && len == sizeof(int))
 		id->afonly = *(int *)val != 0;
+	else if (option > RDMA_OPTION_ID_ACK_TIMEOUT)
+		err = ENOSYS;
 	else
 		err = EINVAL;
 	sw_unlock();

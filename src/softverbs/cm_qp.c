@@ -251,8 +251,8 @@ static int to_state(struct rdma_cm_id *id, enum ibv_qp_state state, uint8_t resp
 
 int sw_cm_qp_rts(struct rdma_cm_id *id, uint8_t resp_res, uint8_t init_depth)
 {
-	if (!id->qp)
-		return 0;
+	if (!id->qp || sw_cm_iwarp(sw_id(id)))
+		return 0; /* on iWARP the connection itself moves it */
 	if (to_state(id, IBV_QPS_INIT, resp_res, init_depth) ||
 	    to_state(id, IBV_QPS_RTR, resp_res, init_depth))
 		return -1;

@@ -44,8 +44,10 @@ int sw_close(struct sw_context *ctx)
 {
 	struct sw_list *l, *n;
 
-	if (ctx->objects)
+	if (ctx->objects) {
+		sw_strict("ibv_close_device: %u objects of it are left", ctx->objects);
 		return EBUSY;
+	}
 	sw_each_safe (l, n, &ctx->async)
 		free(sw_outer(l, struct sw_async, link));
 	sw_pollq_fini(&ctx->async_q);

@@ -14,6 +14,11 @@ uint32_t sw_pow2(uint32_t n)
 	return p;
 }
 
+uint32_t sw_rounded(uint32_t n, enum sw_rounding how)
+{
+	return how == SW_POW2 ? sw_pow2(n) : how == SW_POW2_LESS_1 ? sw_pow2(n + 1) - 1 : n;
+}
+
 static struct sw_cq *new_cq(struct ibv_context *c, uint32_t cqe, void *cq_context,
 			    struct ibv_comp_channel *channel, int *err)
 {
@@ -65,7 +70,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 		err = ENOMEM;
 	if (err)
 		return sw_null(err);
-	cq = new_cq(c, (uint32_t)cqe, cq_context, channel, &err);
+	cq = new_cq(c, sw_rounded((uint32_t)cqe, dev->p.cq_round), cq_context, channel, &err);
 	return cq ? ibv_cq_ex_to_cq(&cq->ibv) : sw_null(err);
 }
 
@@ -82,6 +87,7 @@ int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
 		return EOPNOTSUPP;
 	if (cqe < 1 || cqe > dev->p.attr.max_cqe)
 		return EINVAL;
+	cqe = (int)sw_rounded((uint32_t)cqe, dev->p.cq_round);
 	ring = calloc(sw_pow2((uint32_t)cqe), sizeof *ring);
 	if (!ring)
 		return ENOMEM;
@@ -111,6 +117,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 		return err;
 	sw_lock();
 	if (cq->refs) {
+		sw_strict("ibv_destroy_cq: %u queues of queue pairs still use it", cq->refs);
 		sw_unlock();
 		return EBUSY;
 	}
@@ -120,6 +127,9 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 	}
 	sw_list_del(&cq->ready);
 	/* Law 2.14: every fetched event must have been acknowledged. */
+	if (cq->comp_got != cq->ibv.comp_events_completed)
+		sw_strict("ibv_destroy_cq: %u events were fetched and %u acknowledged",
+			  cq->comp_got, cq->ibv.comp_events_completed);
 	while (cq->comp_got != cq->ibv.comp_events_completed)
 		sw_sleep();
 	sw_async_forget(sw_ctx(ibv->context), ibv, &cq->async_got, &cq->ibv.async_events_completed);
@@ -156,8 +166,8 @@ void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe)
 		return;
 	}
 	if (cq->head - cq->tail >= cq->cap) {
-		/* Law 3: overflow, and the CQ is gone. */
-		cq->dead = true;
+		/* Law 3: overflow, and the CQ is gone; only rxe and siw go on with it. */
+		cq->dead = !sw_dev(cq->ibv.context)->p.overrun_lives;
 		sw_async_cq(cq, IBV_EVENT_CQ_ERR);
 		return;
 	}
@@ -184,6 +194,8 @@ static void retire(struct sw_cqe *e)
 	if (!e->qp)
 		return;
 	q = e->side == SW_SEND ? &e->qp->sq : &e->qp->rq.q;
+	if (sw_strict_on)
+		sw_strict_retire(e->qp, (enum sw_side)e->side, e->upto);
 	if ((int32_t)(e->upto - q->tail) > 0)
 		q->tail = e->upto;
 }

@@ -4,7 +4,6 @@
  * 127.0.n.p; its GIDs are made of that address; device 0 owns all other addresses of this host.
  */
 #include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <stdio.h>
 
 #include "softverbs/cm.h"
@@ -113,7 +112,7 @@ static bool add_described(char *text)
 
 /* The devices that are there when nobody asked for any. A wrong environment is no reason to go on
  * with something else than what was meant. */
-static void default_device(void)
+void sw_default_device(void)
 {
 	const char *env = getenv("SGP_SOFTVERBS_DEVICES");
 	char *text, *save, *one;
@@ -140,7 +139,7 @@ int sv_set(const char *device, const char *what, uint64_t value)
 	bool ok;
 
 	sw_lock();
-	default_device();
+	sw_default_device();
 	dev = find(device);
 	ok = dev && sw_persona_set(&dev->p, what, value);
 	sw_unlock();
@@ -244,7 +243,7 @@ struct ibv_device **ibv_get_device_list(int *num)
 	if (err)
 		return sw_null(err);
 	sw_lock();
-	default_device();
+	sw_default_device();
 	sw_each (l, &devices)
 		n++;
 	list = calloc((size_t)n + 1, sizeof *list);
@@ -322,7 +321,7 @@ int sw_query_port(struct ibv_context *c, uint8_t n, struct ibv_port_attr *a, siz
 	sw_lock();
 	attr.state = dev->port[n].state;
 	attr.max_mtu = IBV_MTU_4096;
-	attr.active_mtu = IBV_MTU_1024;
+	attr.active_mtu = IBV_MTU_4096;
 	attr.gid_tbl_len = SW_MAX_GIDS;
 	attr.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
 	attr.max_msg_sz = dev->p.max_msg;
@@ -411,7 +410,7 @@ int ibv_query_pkey(struct ibv_context *c, uint8_t n, int index, __be16 *pkey)
 	if (err)
 		return sw_fail(err);
 	if (n < 1 || n > dev->nports || index < 0 || index >= dev->p.npkey)
-		return sw_fail(EINVAL);
+		return sw_fail(ENOENT); /* no such file, where it is read from */
 	*pkey = 0xffff;
 	return 0;
 }
@@ -423,90 +422,4 @@ int ibv_get_pkey_index(struct ibv_context *c, uint8_t n, __be16 pkey)
 	if (n < 1 || n > dev->nports || !dev->p.npkey || pkey != 0xffff)
 		return sw_fail(EINVAL);
 	return 0;
-}
-
-/* ---- addresses ---- */
-
-struct sw_device *sw_port_by_gid(const union ibv_gid *gid, int *port)
-{
-	struct sw_list *l;
-
-	sw_each (l, &devices) {
-		struct sw_device *dev = sw_outer(l, struct sw_device, link);
-
-		for (int n = 1; n <= dev->nports; n++)
-			for (int i = 0; i < dev->port[n].ngid; i++)
-				if (!memcmp(&dev->port[n].gid[i], gid, sizeof *gid)) {
-					*port = n;
-					return dev;
-				}
-	}
-	return NULL;
-}
-
-struct sw_device *sw_port_by_lid(uint16_t lid, int *port)
-{
-	struct sw_list *l;
-
-	sw_each (l, &devices) {
-		struct sw_device *dev = sw_outer(l, struct sw_device, link);
-
-		for (int n = 1; n <= dev->nports; n++)
-			if (lid && dev->port[n].lid == lid) {
-				*port = n;
-				return dev;
-			}
-	}
-	return NULL;
-}
-
-/* Is it an address of this host's own? */
-static bool ours(const struct sockaddr *addr)
-{
-	const struct sockaddr_in *in4 = (const void *)addr;
-	const struct sockaddr_in6 *in6 = (const void *)addr;
-	struct ifaddrs *list, *i;
-	bool found = false;
-
-	if (addr->sa_family == AF_INET && (ntohl(in4->sin_addr.s_addr) >> 24) == 127)
-		return true;
-	if (addr->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr))
-		return true;
-	if (getifaddrs(&list))
-		return false;
-	for (i = list; i && !found; i = i->ifa_next) {
-		const struct sockaddr *a = i->ifa_addr;
-
-		if (!a || a->sa_family != addr->sa_family)
-			continue;
-		if (a->sa_family == AF_INET)
-			found = ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
-				in4->sin_addr.s_addr;
-		else if (a->sa_family == AF_INET6)
-			found = !memcmp(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-					&in6->sin6_addr, sizeof in6->sin6_addr);
-	}
-	freeifaddrs(list);
-	return found;
-}
-
-struct sw_device *sw_port_by_addr(const struct sockaddr *addr, int *port)
-{
-	const struct sockaddr_in *in4 = (const void *)addr;
-	struct sw_list *l;
-
-	default_device();
-	sw_each (l, &devices) {
-		struct sw_device *dev = sw_outer(l, struct sw_device, link);
-
-		for (int n = 1; addr->sa_family == AF_INET && n <= dev->nports; n++)
-			if (dev->port[n].addr4 == in4->sin_addr.s_addr) {
-				*port = n;
-				return dev;
-			}
-	}
-	if (sw_list_empty(&devices) || !ours(addr))
-		return NULL;
-	*port = 1;
-	return sw_outer(devices.next, struct sw_device, link);
 }

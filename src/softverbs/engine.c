@@ -38,7 +38,7 @@ void sw_complete_send(struct sw_qp *qp, uint32_t at, enum ibv_wc_status status, 
 	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
 	struct sw_cqe e;
 
-	if (qp->dev->p.early_slots)
+	if (sw_early_slots(qp->dev))
 		qp->sq.tail = at + 1;
 	if (status == IBV_WC_SUCCESS && !qp->sig_all && !(w->flags & IBV_SEND_SIGNALED))
 		return;
@@ -50,7 +50,7 @@ void sw_complete_send(struct sw_qp *qp, uint32_t at, enum ibv_wc_status status, 
 		.qp_num = qp->ibv.qp_base.qp_num,
 	};
 	if (status != IBV_WC_SUCCESS && qp->dev->p.garbage_opcode)
-		e.wc.opcode = 0x5a; /* law 2.11 */
+		e.wc.opcode = (enum ibv_wc_opcode)0x5a; /* law 2.11 */
 	e.qp = qp;
 	e.srq = NULL;
 	e.upto = at + 1;
@@ -63,7 +63,7 @@ void sw_complete_recv(struct sw_qp *qp, struct ibv_wc *wc, uint32_t upto, bool s
 {
 	struct sw_cqe e;
 
-	if (qp->dev->p.early_slots) {
+	if (sw_early_slots(qp->dev)) {
 		if (qp->srq)
 			qp->srq->unpolled--;
 		else
@@ -71,13 +71,15 @@ void sw_complete_recv(struct sw_qp *qp, struct ibv_wc *wc, uint32_t upto, bool s
 	}
 	wc->qp_num = qp->ibv.qp_base.qp_num;
 	if (wc->status != IBV_WC_SUCCESS && qp->dev->p.garbage_opcode)
-		wc->opcode = 0x5a; /* law 2.11 */
+		wc->opcode = (enum ibv_wc_opcode)0x5a; /* law 2.11 */
+	if (wc->status == IBV_WC_SUCCESS && qp->dev->p.recv_grh)
+		wc->wc_flags |= IBV_WC_GRH;
 	e.wc = *wc;
 	e.qp = qp;
-	e.srq = qp->dev->p.early_slots ? NULL : qp->srq;
+	e.srq = sw_early_slots(qp->dev) ? NULL : qp->srq;
 	e.upto = upto;
 	e.side = SW_RECV;
-	e.solicited = solicited;
+	e.solicited = solicited && !qp->dev->p.no_solicited;
 	sw_cq_push(qp->rcq, &e);
 }
 
@@ -177,6 +179,11 @@ static uint64_t peer_time(const struct sw_qp *qp)
 void sw_wait_rnr(struct sw_qp *qp, struct sw_qp *peer)
 {
 	wait_start(qp, SW_WAIT_RNR, rnr_time(qp, peer));
+}
+
+void sw_wait_forever(struct sw_qp *qp)
+{
+	wait_start(qp, SW_WAIT_PEER, SW_NEVER);
 }
 
 void sw_wait_peer(struct sw_qp *qp)

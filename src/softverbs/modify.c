@@ -72,11 +72,15 @@ static int check_values(const struct sw_qp *qp, const struct ibv_qp_attr *a, int
 
 	if (mask & IBV_QP_PORT && (a->port_num < 1 || a->port_num > dev->nports))
 		return EINVAL;
-	if (mask & IBV_QP_PKEY_INDEX && a->pkey_index >= dev->p.npkey)
-		return EINVAL;
 	if (mask & IBV_QP_PATH_MTU && (a->path_mtu < IBV_MTU_256 || a->path_mtu > IBV_MTU_4096))
 		return EINVAL;
 	if (mask & IBV_QP_MAX_QP_RD_ATOMIC && a->max_rd_atomic > dev->p.attr.max_qp_init_rd_atom)
+		return EINVAL;
+	if (mask & IBV_QP_TIMEOUT && a->timeout > 31)
+		return EINVAL;
+	if (dev->p.lax_modify)
+		return 0;
+	if (mask & IBV_QP_PKEY_INDEX && a->pkey_index >= dev->p.npkey)
 		return EINVAL;
 	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC && a->max_dest_rd_atomic > dev->p.attr.max_qp_rd_atom)
 		return EINVAL;
@@ -85,8 +89,6 @@ static int check_values(const struct sw_qp *qp, const struct ibv_qp_attr *a, int
 	if (mask & IBV_QP_RETRY_CNT && a->retry_cnt > 7)
 		return EINVAL;
 	if (mask & IBV_QP_MIN_RNR_TIMER && a->min_rnr_timer > 31)
-		return EINVAL;
-	if (mask & IBV_QP_TIMEOUT && a->timeout > 31)
 		return EINVAL;
 	return 0;
 }
@@ -149,6 +151,37 @@ static void store(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 		q->en_sqd_async_notify = a->en_sqd_async_notify;
 }
 
+/* iWARP: the connection manager makes the connection, and with it RTS; what the user may do is end
+ * it. */
+static int modify_iwarp(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
+{
+	enum ibv_qp_state to = mask & IBV_QP_STATE ? a->qp_state : qp->state;
+
+	if (mask & IBV_QP_PORT && (a->port_num < 1 || a->port_num > qp->dev->nports))
+		return EINVAL;
+	if (to == IBV_QPS_RTS && qp->state != IBV_QPS_RTS)
+		return EINVAL;
+	if (mask & ACCESS)
+		qp->attr.qp_access_flags = a->qp_access_flags;
+	if (to == IBV_QPS_ERR || (to == IBV_QPS_SQD && qp->state == IBV_QPS_RTS))
+		sw_qp_error(qp);
+	else if (to == IBV_QPS_RESET)
+		sw_qp_reset(qp);
+	return 0;
+}
+
+void sw_iwarp_connect(struct sw_qp *qp, struct sw_qp *to, uint8_t init_depth, uint8_t resp_res)
+{
+	qp->dest = to->dev;
+	qp->attr.dest_qp_num = to->ibv.qp_base.qp_num;
+	qp->attr.port_num = 1;
+	qp->attr.max_rd_atomic = init_depth;
+	qp->attr.max_dest_rd_atomic = resp_res;
+	qp->attr.qp_access_flags |=
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	qp->state = qp->ibv.qp_base.state = IBV_QPS_RTS;
+}
+
 static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? a->qp_state : qp->state;
@@ -156,6 +189,8 @@ static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 
 	if (qp->dev->removed && to != IBV_QPS_ERR && to != IBV_QPS_RESET)
 		return EIO;
+	if (qp->dev->p.transport == IBV_TRANSPORT_IWARP)
+		return modify_iwarp(qp, a, mask);
 	if (mask & CUR && a->cur_qp_state != qp->state)
 		return EINVAL;
 	err = check_rules(qp, to, mask);

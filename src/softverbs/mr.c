@@ -7,6 +7,7 @@
  * one bit of the tag (unless the persona has one number for both): taking one for the other is an
  * error that shows.
  */
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,12 +17,15 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ  22
+#ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
 #define SW_NO_KEY UINT32_MAX
+#define SW_REMOTE (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+#define SW_KNOWN                                                                                   \
+	(IBV_ACCESS_LOCAL_WRITE | SW_REMOTE | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |         \
+	 IBV_ACCESS_HUGETLB)
 
 /* ---- keys ---- */
 
@@ -73,29 +77,44 @@ struct sw_mr *sw_mr_by_lkey(struct sw_device *dev, uint32_t lkey)
 
 /* ---- regions ---- */
 
+/* Looks through the process's mappings: are these bytes all there and may they be read, and written
+ * if need be? The kernel pins a region for writing unless it is private: a shared mapping that
+ * can't be written is refused even for reading (law 5). */
+static int look(uintptr_t from, uintptr_t to, bool write)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	uintptr_t at = from;
+	unsigned long lo, hi;
+	char perms[5], line[512];
+
+	if (!f)
+		return 0; /* nothing to be known */
+	while (at < to && fgets(line, sizeof line, f)) {
+		if (sscanf(line, "%lx-%lx %4s", &lo, &hi, perms) != 3 || hi <= at)
+			continue;
+		if (lo > at || perms[0] != 'r' || (write && perms[1] != 'w') ||
+		    (perms[1] != 'w' && perms[3] == 's'))
+			break;
+		at = hi;
+	}
+	fclose(f);
+	return at < to ? EFAULT : 0;
+}
+
 /* What pinning would find: 0, or EFAULT for memory that isn't there or can't be written. */
 static int pin(void *addr, size_t len, unsigned int access)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = (uintptr_t)addr & ~(page - 1);
 	uintptr_t to = ((uintptr_t)addr + len + page - 1) & ~(page - 1);
-	unsigned char vec[512];
 
 	if (to <= from)
 		return EINVAL;
-	if (!madvise((void *)from, to - from,
-		     access & IBV_ACCESS_LOCAL_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ))
+	if (!(access & IBV_ACCESS_LOCAL_WRITE))
+		return look(from, to, false);
+	if (!madvise((void *)from, to - from, MADV_POPULATE_WRITE))
 		return 0;
-	if (errno != EINVAL)
-		return EFAULT;
-	/* An old kernel, or a mapping of a device: at least it must be mapped. */
-	for (uintptr_t a = from; a < to; a += page * sizeof vec) {
-		size_t n = to - a < page * sizeof vec ? to - a : page * sizeof vec;
-
-		if (mincore((void *)a, n, vec))
-			return EFAULT;
-	}
-	return 0;
+	return errno == EINVAL ? look(from, to, true) : EFAULT;
 }
 
 static int check_reg(struct sw_device *dev, uint64_t len, unsigned int access)
@@ -103,6 +122,10 @@ static int check_reg(struct sw_device *dev, uint64_t len, unsigned int access)
 	if (dev->removed)
 		return EIO;
 	if (!len || len > dev->p.attr.max_mr_size)
+		return EINVAL;
+	/* No on-demand paging; a flag of the optional range may be ignored, any other is unknown.
+	 */
+	if (access & ~(unsigned int)(SW_KNOWN | IBV_ACCESS_OPTIONAL_RANGE))
 		return EINVAL;
 	/* Remote write and atomics imply that the memory may be written: law 5. */
 	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
@@ -154,6 +177,10 @@ static struct ibv_mr *insert(struct sw_pd *pd, void *base, size_t len, uint64_t 
 	k->rkey = dev->p.one_key ? k->lkey : k->lkey | 0x80;
 	mr->ibv.lkey = k->lkey;
 	mr->ibv.rkey = k->rkey;
+	if (dev->p.no_rkey && !(access & SW_REMOTE)) {
+		k->rkey = SW_NO_KEY;
+		mr->ibv.rkey = 0;
+	}
 	pd->refs++;
 	dev->count[SV_MRS]++;
 	sw_ctx(pd->ibv.context)->objects++;
@@ -297,9 +324,12 @@ int ibv_dereg_mr(struct ibv_mr *ibv)
 	if (err)
 		return err;
 	sw_lock();
+	if (sw_strict_on)
+		sw_strict_dereg(mr);
 	if (mr->windows) {
+		sw_strict("ibv_dereg_mr: %u windows are bound to it", mr->windows);
 		sw_unlock();
-		return EBUSY;
+		return dev->p.err_mw_bound;
 	}
 	/* Law 2.13: nothing stops one from doing so while a request uses it. */
 	sw_key_free(dev, ibv->handle);
@@ -332,12 +362,14 @@ enum ibv_wc_status sw_sges(struct sw_device *dev, struct sw_pd *pd, const struct
 			continue;
 		mr = sw_mr_by_lkey(dev, sge[i].lkey);
 		if (!mr || mr->pd->root != pd->root || (mr->access & access) != access)
-			return IBV_WC_LOC_PROT_ERR;
+			return IBV_WC_LOC_ACCESS_ERR;
 		at = sge[i].addr - mr->iova;
 		if (sge[i].addr < mr->iova || at > mr->ibv.length || length > mr->ibv.length - at)
 			return IBV_WC_LOC_PROT_ERR;
 		if (length > want - sum)
 			length = (uint32_t)(want - sum);
+		if (sw_strict_on && !sw_strict_mapped(mr->base + at, length))
+			return IBV_WC_LOC_PROT_ERR;
 		out[k].p = mr->base + at;
 		out[k++].n = length;
 		sum += length;

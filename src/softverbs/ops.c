@@ -5,14 +5,24 @@
  */
 #include "softverbs/ops.h"
 
+/* The connection is over. On InfiniBand the requester is told why; on iWARP its request has
+ * succeeded, since TCP had taken it, and its next one won't (law 2.3). */
+static int ended(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status)
+{
+	bool iwarp = qp->dev->p.transport == IBV_TRANSPORT_IWARP;
+
+	qp->broken = iwarp;
+	sw_qp_error(peer);
+	return iwarp ? IBV_WC_SUCCESS : status;
+}
+
 /* The responder refuses: what the requester sees, and what it means for the responder's QP. */
-static int refused(struct sw_qp *peer, enum ibv_wc_status status)
+static int refused(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status)
 {
 	if (!peer->dev->p.no_access_event)
 		sw_async_qp(peer, status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
 								  : IBV_EVENT_QP_REQ_ERR);
-	sw_qp_error(peer);
-	return status;
+	return ended(qp, peer, status);
 }
 
 /* No receive is posted. InfiniBand tries again; iWARP ends the connection, and the sender learns of
@@ -23,9 +33,7 @@ static int no_receive(struct sw_qp *qp, struct sw_qp *peer)
 		sw_wait_rnr(qp, peer);
 		return SW_WAITING;
 	}
-	qp->broken = true;
-	sw_qp_error(peer);
-	return IBV_WC_SUCCESS;
+	return ended(qp, peer, IBV_WC_SUCCESS);
 }
 
 static int do_send(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const struct sw_piece *src,
@@ -41,7 +49,9 @@ static int do_send(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const stru
 	if (st != IBV_WC_SUCCESS) {
 		/* Law 3: too small a receive kills both. */
 		sw_receive_failed(peer, &t, st);
-		return st == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR;
+		return ended(qp, peer,
+			     st == IBV_WC_LOC_LEN_ERR ? peer->dev->p.wc_rem_len
+						      : peer->dev->p.wc_rem_op);
 	}
 
 	struct ibv_wc wc = {
@@ -59,7 +69,7 @@ static int do_send(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const stru
 			sw_receive_failed(peer, &t, IBV_WC_LOC_QP_OP_ERR);
 			return IBV_WC_REM_ACCESS_ERR;
 		}
-		wc.wc_flags = IBV_WC_WITH_INV;
+		wc.wc_flags = peer->dev->p.inv_flag;
 		wc.invalidated_rkey = w->imm;
 	}
 	sw_complete_recv(peer, &wc, t.upto, (w->flags & IBV_SEND_SOLICITED) != 0);
@@ -77,7 +87,7 @@ static int do_write(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const str
 	if (imm && !sw_can_take(peer))
 		return no_receive(qp, peer);
 	if (!sw_remote(peer, w->rkey, w->raddr, w->len, IBV_ACCESS_REMOTE_WRITE, &dst.p))
-		return refused(peer, IBV_WC_REM_ACCESS_ERR);
+		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
 	sw_copy(&dst, src, nsrc);
 	if (imm) {
 		struct ibv_wc wc = {
@@ -103,10 +113,19 @@ static enum ibv_wc_status sink(struct sw_qp *qp, uint32_t at, struct sw_piece *o
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
 
 	/* Law 5: on iWARP the answer to a READ comes as a remote write. */
-	if (qp->dev->p.transport == IBV_TRANSPORT_IWARP)
+	if (qp->dev->p.sink_remote)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	return sw_sges(qp->dev, qp->pd, qp->ssge + (size_t)(at & qp->sq.mask) * qp->sq.max_sge,
 		       w->num_sge, access, UINT64_MAX, out, n, len);
+}
+
+/* The QP was told never to have a READ or an atomic under way. */
+static int no_resources(struct sw_qp *qp)
+{
+	if (!qp->dev->p.reads_wait)
+		return IBV_WC_LOC_QP_OP_ERR;
+	sw_wait_forever(qp);
+	return SW_WAITING;
 }
 
 static int do_read(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct sw_piece *dst,
@@ -116,11 +135,11 @@ static int do_read(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct sw_
 	struct sw_piece src = {.n = (uint32_t)len};
 
 	if (!qp->attr.max_rd_atomic)
-		return IBV_WC_LOC_QP_OP_ERR;
+		return no_resources(qp);
 	if (!peer->attr.max_dest_rd_atomic)
-		return refused(peer, IBV_WC_REM_INV_REQ_ERR);
+		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR);
 	if (!sw_remote(peer, w->rkey, w->raddr, len, IBV_ACCESS_REMOTE_READ, &src.p))
-		return refused(peer, IBV_WC_REM_ACCESS_ERR);
+		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
 	if (len)
 		sw_copy(dst, &src, 1);
 	return IBV_WC_SUCCESS;
@@ -137,11 +156,11 @@ static int do_atomic(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct s
 	if (len != sizeof old)
 		return IBV_WC_LOC_LEN_ERR;
 	if (!qp->attr.max_rd_atomic)
-		return IBV_WC_LOC_QP_OP_ERR;
+		return no_resources(qp);
 	if (!peer->attr.max_dest_rd_atomic || w->raddr % sizeof old)
-		return refused(peer, IBV_WC_REM_INV_REQ_ERR);
+		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR);
 	if (!sw_remote(peer, w->rkey, w->raddr, sizeof old, IBV_ACCESS_REMOTE_ATOMIC, &mem))
-		return refused(peer, IBV_WC_REM_ACCESS_ERR);
+		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
 	/* One lock guards every device: they are atomic to each other, not to the CPU. */
 	memcpy(&old, mem, sizeof old);
 	new = w->op == IBV_WR_ATOMIC_FETCH_AND_ADD ? old + w->atomic.compare_add
@@ -174,7 +193,7 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 		return sw_op_inv(qp, w->imm);
 	st = reads(w->op) ? sink(qp, at, local, &n, &len) : sw_gather(qp, at, local, &n);
 	if (st != IBV_WC_SUCCESS)
-		return st;
+		return reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st);
 	peer = sw_peer(qp);
 	if (!peer) {
 		sw_wait_peer(qp);

@@ -44,6 +44,7 @@ bool sw_remote(struct sw_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, uns
 /* engine.c */
 void sw_wait_rnr(struct sw_qp *qp, struct sw_qp *peer);
 void sw_wait_peer(struct sw_qp *qp);
+void sw_wait_forever(struct sw_qp *qp);
 struct sw_qp *sw_peer(const struct sw_qp *qp);
 
 /* receive.c: a receive, out of the QP's queue or its SRQ. */
@@ -59,6 +60,7 @@ bool sw_take(struct sw_qp *qp, struct sw_taken *t);
 enum ibv_wc_status sw_scatter(struct sw_qp *qp, const struct sw_taken *t,
 			      const struct sw_piece *src, uint32_t nsrc, uint64_t len);
 /* Its completion, with a status other than success also the QP's end. */
+enum ibv_wc_status sw_local_status(const struct sw_qp *qp, enum ibv_wc_status st);
 void sw_receive_failed(struct sw_qp *qp, const struct sw_taken *t, enum ibv_wc_status status);
 enum ibv_wc_status sw_gather(struct sw_qp *qp, uint32_t at, struct sw_piece *out, uint32_t *n);
 void sw_copy(struct sw_piece *dst, const struct sw_piece *src, uint32_t nsrc);

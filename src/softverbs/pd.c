@@ -35,8 +35,10 @@ int sw_pd_free(struct ibv_pd *ibv)
 {
 	struct sw_pd *pd = sw_outer(ibv, struct sw_pd, ibv);
 
-	if (pd->refs)
+	if (pd->refs) {
+		sw_strict("ibv_dealloc_pd: %u objects still use it", pd->refs);
 		return EBUSY;
+	}
 	if (pd->root != pd)
 		pd->root->refs--;
 	sw_ctx(ibv->context)->objects--;

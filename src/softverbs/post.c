@@ -11,7 +11,7 @@ static bool is_inline_op(enum ibv_wr_opcode op)
 static bool known_op(const struct sw_qp *qp, enum ibv_wr_opcode op)
 {
 	const struct sw_persona *p = &qp->dev->p;
-	bool rc = qp->ibv.qp_base.qp_type == IBV_QPT_RC;
+	bool rc = qp->ibv.qp_base.qp_type == IBV_QPT_RC || p->any_opcode;
 
 	switch (op) {
 	case IBV_WR_SEND:
@@ -31,7 +31,7 @@ static bool known_op(const struct sw_qp *qp, enum ibv_wr_opcode op)
 	case IBV_WR_BIND_MW:
 		return rc && p->attr.max_mw;
 	default:
-		return false;
+		return p->any_opcode;
 	}
 }
 
@@ -51,12 +51,18 @@ static int check_send(const struct sw_qp *qp, const struct ibv_send_wr *wr, uint
 		return p->err_sge;
 	for (int i = 0; i < wr->num_sge; i++)
 		sum += wr->sg_list[i].length;
+	if (p->checks_atomic &&
+	    (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	     wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) &&
+	    (sum < sizeof(uint64_t) || wr->wr.atomic.remote_addr % sizeof(uint64_t)))
+		return EINVAL;
 	if (wr->send_flags & IBV_SEND_INLINE &&
 	    (!is_inline_op(wr->opcode) || sum > qp->cap.max_inline_data))
 		return p->err_inline;
 	if (sum > p->max_msg)
 		return p->err_inline;
-	if (qp->ibv.qp_base.qp_type == IBV_QPT_UD && (!wr->wr.ud.ah || sum > SW_MTU))
+	if (qp->ibv.qp_base.qp_type == IBV_QPT_UD &&
+	    (!wr->wr.ud.ah || (sum > SW_MTU && !p->ud_any_length)))
 		return p->err_inline;
 	if (qp->sq.head - qp->sq.tail + ahead >= qp->sq.depth)
 		return p->err_full;
@@ -130,6 +136,11 @@ static void enqueue(struct sw_qp *qp, const struct ibv_send_wr *wr, uint64_t len
 		       w->num_sge * sizeof *wr->sg_list);
 	if (w->op != IBV_WR_SEND || qp->ibv.qp_base.qp_type == IBV_QPT_UD)
 		fill_rest(qp, w, wr);
+	if (sw_strict_on) {
+		sw_strict_sent(qp, qp->sq.head);
+		if (w->op == IBV_WR_RDMA_READ && wr->num_sge > 0)
+			sw_strict_sinks(qp->dev, wr->sg_list, w->num_sge, w->wr_id);
+	}
 	qp->sq.head++;
 }
 
@@ -141,7 +152,7 @@ static int send_state(const struct sw_qp *qp)
 		return EIO;
 	if (qp->state == IBV_QPS_ERR && p->late_send_eio)
 		return EIO; /* erdma: law 2.6 */
-	if (qp->state < IBV_QPS_RTS && !p->any_state)
+	if (qp->state < IBV_QPS_RTS)
 		return p->err_state;
 	return 0;
 }
@@ -225,6 +236,7 @@ int sw_rq_put(struct sw_rq *rq, const struct ibv_recv_wr *wr, const struct sw_pe
 		return p->err_full;
 	rq->wqe[at].wr_id = wr->wr_id;
 	rq->wqe[at].num_sge = (uint32_t)wr->num_sge;
+	rq->wqe[at].summed = false;
 	if (wr->num_sge)
 		memcpy(rq->sge + (size_t)at * rq->q.max_sge, wr->sg_list,
 		       (uint32_t)wr->num_sge * sizeof *wr->sg_list);
@@ -246,9 +258,11 @@ int sw_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 	sw_lock();
 	if (qp->dev->removed)
 		err = EIO;
-	else if (qp->srq || (qp->state == IBV_QPS_RESET && !p->any_state))
+	else if (qp->srq || (qp->state == IBV_QPS_RESET && p->transport != IBV_TRANSPORT_IWARP))
 		err = EINVAL;
 	for (; wr && !err; wr = wr->next) {
+		if (sw_strict_on && wr->num_sge > 0)
+			sw_strict_sinks(qp->dev, wr->sg_list, (uint32_t)wr->num_sge, wr->wr_id);
 		err = sw_rq_put(&qp->rq, wr, p);
 		if (err)
 			break;

@@ -23,9 +23,15 @@ void sw_rq_fini(struct sw_rq *rq)
 	rq->sge = NULL;
 }
 
+uint32_t sw_sge_room(const struct sw_device *dev, uint32_t asked)
+{
+	return dev->p.device_sges ? (uint32_t)dev->p.attr.max_sge : asked;
+}
+
 static int sq_init(struct sw_qp *qp)
 {
-	uint32_t slots = sw_pow2(qp->cap.max_send_wr), sges = qp->cap.max_send_sge;
+	uint32_t slots = sw_pow2(qp->cap.max_send_wr);
+	uint32_t sges = sw_sge_room(qp->dev, qp->cap.max_send_sge);
 
 	qp->sq =
 		(struct sw_queue){.depth = qp->cap.max_send_wr, .mask = slots - 1, .max_sge = sges};
@@ -61,6 +67,8 @@ static int check_init(struct sw_device *dev, const struct ibv_qp_init_attr *a)
 		return EINVAL;
 	if (!a->srq && (a->cap.max_recv_wr > (uint32_t)d->max_qp_wr ||
 			a->cap.max_recv_sge > (uint32_t)d->max_sge))
+		return EINVAL;
+	if (dev->p.no_depth_0 && (!a->cap.max_send_wr || (!a->srq && !a->cap.max_recv_wr)))
 		return EINVAL;
 	if (dev->count[SV_QPS] >= d->max_qp)
 		return ENOMEM;
@@ -115,10 +123,15 @@ static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool b
 		*err = ENOMEM;
 		return NULL;
 	}
+	qp->dev = dev;
 	qp->cap = a->cap;
 	if (a->srq)
 		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
-	if (sq_init(qp) || sw_rq_init(&qp->rq, qp->cap.max_recv_wr, qp->cap.max_recv_sge) ||
+	if (dev->p.inline_rounded && a->cap.max_inline_data &&
+	    qp->cap.max_inline_data < qp->cap.max_send_sge * sizeof(struct ibv_sge))
+		qp->cap.max_inline_data = qp->cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+	if (sq_init(qp) ||
+	    sw_rq_init(&qp->rq, qp->cap.max_recv_wr, sw_sge_room(dev, qp->cap.max_recv_sge)) ||
 	    (builder && sw_builder_new(qp)) || !(qp->attr.dest_qp_num = number(dev, qp))) {
 		free_qp(qp);
 		*err = ENOMEM;
@@ -127,7 +140,6 @@ static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool b
 	ibv = &qp->ibv.qp_base;
 	ibv->qp_num = qp->attr.dest_qp_num;
 	qp->attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RESET, .cap = qp->cap};
-	qp->dev = dev;
 	qp->pd = pd;
 	qp->scq = sw_cq(a->send_cq);
 	qp->rcq = sw_cq(a->recv_cq);
@@ -225,7 +237,7 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 		return err;
 	sw_lock();
 	*attr = qp->attr;
-	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->qp_state = attr->cur_qp_state = qp->dev->p.no_query_state ? IBV_QPS_RESET : qp->state;
 	attr->cap = qp->cap;
 	attr->sq_draining = 0;
 	*init = (struct ibv_qp_init_attr){
@@ -293,7 +305,7 @@ static void flush_recv(struct sw_qp *qp)
 		struct ibv_wc wc = {
 			.wr_id = qp->rq.wqe[q->next & q->mask].wr_id,
 			.status = IBV_WC_WR_FLUSH_ERR,
-			.opcode = IBV_WC_RECV,
+			.opcode = qp->dev->p.flush_as_send ? IBV_WC_SEND : IBV_WC_RECV,
 		};
 
 		sw_complete_recv(qp, &wc, ++q->next, false);
@@ -308,6 +320,9 @@ void sw_qp_error(struct sw_qp *qp)
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_ERR;
 	flush_recv(qp);
 	flush_send(qp);
+	/* On iWARP the QP and its connection end together. */
+	if (!was && qp->dev->p.transport == IBV_TRANSPORT_IWARP)
+		sw_cm_qp_ended(qp);
 	/* Law 2.9: nothing of the SRQ will be consumed by this QP any more. */
 	if (!was && qp->srq && !qp->dev->p.no_last_wqe)
 		sw_async_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
@@ -317,8 +332,8 @@ void sw_qp_error(struct sw_qp *qp)
 void sw_qp_reset(struct sw_qp *qp)
 {
 	sw_wait_stop(qp);
-	sw_cq_forget(qp->scq, qp, true);
-	sw_cq_forget(qp->rcq, qp, true);
+	sw_cq_forget(qp->scq, qp, !qp->dev->p.keep_cqes);
+	sw_cq_forget(qp->rcq, qp, !qp->dev->p.keep_cqes);
 	qp->sq.tail = qp->sq.next = qp->sq.head;
 	qp->rq.q.tail = qp->rq.q.next = qp->rq.q.head;
 	qp->dest = NULL;

@@ -83,11 +83,26 @@ enum ibv_wc_status sw_scatter(struct sw_qp *qp, const struct sw_taken *t,
 	if (room < len)
 		return IBV_WC_LOC_LEN_ERR;
 	sw_copy(dst, src, nsrc);
+	if (sw_strict_on && !qp->srq)
+		sw_strict_received(qp, t->upto - 1, (uint32_t)len);
 	return IBV_WC_SUCCESS;
+}
+
+/* sw_sges tells a wrong key from wrong bounds; providers have their own words for both. */
+enum ibv_wc_status sw_local_status(const struct sw_qp *qp, enum ibv_wc_status st)
+{
+	return st == IBV_WC_LOC_ACCESS_ERR ? qp->dev->p.wc_key
+	       : st == IBV_WC_LOC_PROT_ERR ? qp->dev->p.wc_bounds
+					   : st;
 }
 
 void sw_receive_failed(struct sw_qp *qp, const struct sw_taken *t, enum ibv_wc_status status)
 {
+	const struct sw_persona *p = &qp->dev->p;
+
+	status = status == IBV_WC_LOC_LEN_ERR                                       ? p->wc_recv_len
+		 : status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_ACCESS_ERR ? p->wc_recv
+										    : status;
 	struct ibv_wc wc = {.wr_id = t->wqe->wr_id, .status = status, .opcode = IBV_WC_RECV};
 
 	sw_complete_recv(qp, &wc, t->upto, false);

@@ -15,6 +15,8 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 
 	if (!err && dev->removed)
 		err = EIO;
+	if (!err && !dev->p.attr.max_srq)
+		err = EOPNOTSUPP;
 	if (!err && (!a->attr.max_wr || a->attr.max_wr > (uint32_t)dev->p.attr.max_srq_wr ||
 		     a->attr.max_sge > (uint32_t)dev->p.attr.max_srq_sge))
 		err = EINVAL;
@@ -23,7 +25,8 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 	if (err)
 		return sw_null(err);
 	srq = calloc(1, sizeof *srq);
-	if (!srq || sw_rq_init(&srq->rq, a->attr.max_wr, a->attr.max_sge)) {
+	if (!srq || sw_rq_init(&srq->rq, sw_rounded(a->attr.max_wr, dev->p.srq_round),
+			       sw_sge_room(dev, a->attr.max_sge))) {
 		free(srq);
 		return sw_null(ENOMEM);
 	}
@@ -106,6 +109,8 @@ int ibv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *a)
 	struct sw_srq *srq = sw_srq(ibv);
 	int err = SW_FAULT(query_srq);
 
+	if (!err && srq->dev->p.no_srq_query)
+		err = EOPNOTSUPP;
 	if (err)
 		return err;
 	sw_lock();
@@ -125,6 +130,7 @@ int ibv_destroy_srq(struct ibv_srq *ibv)
 		return err;
 	sw_lock();
 	if (srq->refs) {
+		sw_strict("ibv_destroy_srq: %u queue pairs still use it", srq->refs);
 		sw_unlock();
 		return EBUSY;
 	}
@@ -167,6 +173,8 @@ int sw_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_rec
 	if (srq->dev->removed)
 		err = EIO;
 	for (; wr && !err; wr = wr->next) {
+		if (sw_strict_on && wr->num_sge > 0)
+			sw_strict_sinks(srq->dev, wr->sg_list, (uint32_t)wr->num_sge, wr->wr_id);
 		err = srq->rq.q.head - srq->rq.q.tail + srq->unpolled >= srq->rq.q.depth
 			      ? p->err_full
 			      : sw_rq_put(&srq->rq, wr, p);

@@ -109,7 +109,7 @@ const char *rdma_event_str(enum rdma_cm_event_type event)
 	};
 #undef E
 
-	return NAMED(s, event);
+	return (unsigned int)event < sizeof s / sizeof *s ? s[event] : "UNKNOWN EVENT";
 }
 
 /* ---- rates: a table both ways ---- */

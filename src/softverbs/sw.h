@@ -126,6 +126,8 @@ static inline struct sw_device *sw_dev(struct ibv_context *c)
 	return sw_ctx(c)->dev;
 }
 struct sw_list *sw_devices(void);
+/* Makes the devices that are there without being asked for, once. */
+void sw_default_device(void);
 struct ibv_context *sw_open(struct sw_device *dev, bool ours, int *err);
 int sw_close(struct sw_context *ctx);
 void sw_device_put(struct sw_device *dev);
@@ -280,6 +282,8 @@ struct sw_swqe {
 	uint32_t len;
 	uint32_t imm; /* or the rkey to invalidate */
 	bool inl;
+	bool summed; /* strict.c */
+	uint64_t sum;
 	uint32_t rkey;
 	uint64_t raddr;
 	union {
@@ -300,6 +304,9 @@ struct sw_swqe {
 struct sw_rwqe {
 	uint64_t wr_id;
 	uint32_t num_sge;
+	uint32_t len; /* strict.c: what arrived */
+	bool summed;
+	uint64_t sum;
 };
 struct sw_rq {
 	struct sw_queue q;
@@ -344,9 +351,15 @@ struct ibv_qp *sw_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
 /* To the error state: everything still queued is flushed. */
 void sw_qp_error(struct sw_qp *qp);
 void sw_qp_reset(struct sw_qp *qp);
+/* One end of a connection that the cm made on iWARP. */
+void sw_iwarp_connect(struct sw_qp *qp, struct sw_qp *to, uint8_t init_depth, uint8_t resp_res);
 int sw_rq_init(struct sw_rq *rq, uint32_t depth, uint32_t max_sge);
 void sw_rq_fini(struct sw_rq *rq);
 uint32_t sw_pow2(uint32_t n);
+/* SGEs per slot, for a queue that asked for so many. */
+uint32_t sw_sge_room(const struct sw_device *dev, uint32_t asked);
+void sw_cm_qp_ended(struct sw_qp *qp); /* cm_end.c */
+uint32_t sw_rounded(uint32_t n, enum sw_rounding how);
 
 /* ---- post.c, engine.c ---- */
 
@@ -394,5 +407,22 @@ struct ibv_srq *sw_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr
 int sw_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 /* One receive was taken off its queue. */
 void sw_srq_taken(struct sw_srq *srq);
+
+/* ---- strict.c: all but sw_strict are called only while it's on ---- */
+
+extern bool sw_strict_on;
+/* Something a test should know, in a sentence. */
+void sw_strict(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void sw_strict_sent(struct sw_qp *qp, uint32_t at);
+void sw_strict_received(struct sw_qp *qp, uint32_t at, uint32_t len);
+void sw_strict_retire(struct sw_qp *qp, enum sw_side side, uint32_t upto);
+void sw_strict_dereg(struct sw_mr *mr);
+void sw_strict_sinks(struct sw_device *dev, const struct ibv_sge *sge, uint32_t n, uint64_t wr_id);
+bool sw_strict_mapped(const void *p, size_t n);
+/* Strictly, only a polled completion frees a slot, whatever the persona. */
+static inline bool sw_early_slots(const struct sw_device *dev)
+{
+	return dev->p.early_slots && !sw_strict_on;
+}
 
 #endif

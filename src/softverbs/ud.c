@@ -17,7 +17,8 @@ static void deliver(struct sw_qp *from, const struct sw_swqe *w, struct sw_qp *t
 {
 	const struct ibv_ah_attr *av = &w->ud.av;
 	struct sw_piece pieces[SW_MAX_SGE + 1];
-	uint32_t qkey = w->ud.qkey & 0x80000000 ? from->attr.qkey : w->ud.qkey;
+	bool own = w->ud.qkey & 0x80000000 && !from->dev->p.no_qkey_own;
+	uint32_t qkey = own ? from->attr.qkey : w->ud.qkey;
 	uint8_t grh[SW_GRH];
 	enum ibv_wc_status st;
 	struct sw_taken t;
@@ -67,9 +68,11 @@ int sw_op_ud(struct sw_qp *qp, uint32_t at)
 
 	st = sw_gather(qp, at, src, &n);
 	if (st != IBV_WC_SUCCESS)
-		return st;
+		return sw_local_status(qp, st);
+	if (w->op != IBV_WR_SEND && w->op != IBV_WR_SEND_WITH_IMM)
+		return IBV_WC_LOC_QP_OP_ERR;
 	if (w->len > SW_MTU)
-		return IBV_WC_LOC_LEN_ERR;
+		return qp->dev->p.ud_any_length ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
 	if (av->is_global && av->grh.dgid.raw[0] == 0xff) {
 		sw_each (l, &members) {
 			struct member *m = sw_outer(l, struct member, link);

@@ -35,9 +35,9 @@ void b_dev_caps(void)
 
 void b_dev_port(void)
 {
-	say(" state=%d mtu=%d/%d max_msg=%u link=%d pkeys=%d lid=%d", cf.port.state,
-	    cf.port.active_mtu, cf.port.max_mtu, cf.port.max_msg_sz, cf.port.link_layer,
-	    cf.port.pkey_tbl_len, cf.port.lid);
+	say(" state=%d max_mtu=%d max_msg=%u link=%d pkeys=%d lid=%d", cf.port.state,
+	    cf.port.max_mtu, cf.port.max_msg_sz, cf.port.link_layer, cf.port.pkey_tbl_len,
+	    cf.port.lid);
 }
 
 void b_dev_port_range(void)

@@ -406,7 +406,7 @@ void b_post_chain(void)
 {
 	struct pair p = {0};
 	struct ibv_send_wr wr[3] = {0}, *bad = NULL;
-	struct ibv_sge s[3];
+	struct ibv_sge s[64];
 	int ret;
 
 	pair_connect(&p);

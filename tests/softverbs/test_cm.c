@@ -257,10 +257,12 @@ START_TEST(test_backlog)
 	ck_assert_int_eq(rdma_connect(a, &p), 0);
 	ck_assert_int_eq(rdma_connect(c, &p), 0);
 	e = event(RDMA_CM_EVENT_CONNECT_REQUEST, NULL);
-	ack(RDMA_CM_EVENT_REJECTED, c, 28);
+	no_event(); /* the other request was dropped, and nobody is told till it has been retried */
 	drop(e->id);
 	ck_assert_int_eq(rdma_ack_cm_event(e), 0);
 	ack(RDMA_CM_EVENT_REJECTED, a, 28);
+	sv_clock_advance(120000000000u);
+	ack(RDMA_CM_EVENT_UNREACHABLE, c, -ETIMEDOUT);
 	drop(a);
 	drop(c);
 	drop(l);
@@ -274,7 +276,8 @@ START_TEST(test_addresses)
 
 	ck_assert_int_eq(rdma_create_id(ch, &id, NULL, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(rdma_bind_addr(id, (struct sockaddr *)&any), -1);
-	ck_assert_int_eq(errno, EADDRINUSE);
+	ck_assert_int_eq(errno,
+			 EADDRNOTAVAIL); /* as the kernel has it, when either is any address */
 	ck_assert_int_eq(rdma_bind_addr(id, (struct sockaddr *)&far), -1);
 	ck_assert_int_eq(errno, EADDRNOTAVAIL);
 	ck_assert_int_eq(rdma_resolve_route(id, 1), -1);
