@@ -50,7 +50,7 @@ static bool must_signal(struct sgp_side *side)
 }
 
 /* The next place among the requests that wait for the doorbell, chained to the one before. */
-static struct ibv_send_wr *next_request(struct sgp_ep *ep)
+static inline struct ibv_send_wr *next_request(struct sgp_ep *ep)
 {
 	struct ibv_send_wr *wr = &ep->wr[ep->nwr];
 
@@ -60,7 +60,7 @@ static struct ibv_send_wr *next_request(struct sgp_ep *ep)
 	return wr;
 }
 
-static unsigned int signal_flag(struct sgp_ep *ep, const struct sgp_slot *slot)
+static inline unsigned int signal_flag(struct sgp_ep *ep, const struct sgp_slot *slot)
 {
 	if (!(slot->flags & SGP_SLOT_SIGNALLED)) {
 		ep->send.unsignalled++;
@@ -72,8 +72,9 @@ static unsigned int signal_flag(struct sgp_ep *ep, const struct sgp_slot *slot)
 }
 
 /* Offer the slot at head and add its request to those that wait for the doorbell. */
-static void add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot,
-			struct ibv_sge *sge, int num_sge, unsigned int extra, uint64_t offset)
+static inline __attribute__((always_inline)) void
+add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot, struct ibv_sge *sge,
+	    int num_sge, unsigned int extra, uint64_t offset)
 {
 	unsigned int send_flags =
 		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra |
@@ -119,7 +120,8 @@ static void add_inline(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_sl
 }
 
 /* One request for the whole list. */
-static void add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot)
+static inline __attribute__((always_inline)) void
+add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot)
 {
 	const struct sgp_sgl *sgl = wr->sgl;
 	struct ibv_sge *sge = sgl->sge;
