@@ -7,12 +7,16 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/probe.h"
 #include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
 
-static void count_refusal(struct sgp_ep_stats *stats, int err)
+static void count_refusal(struct sgp_ep *ep, int err)
 {
+	struct sgp_ep_stats *stats = &ep->stats;
+
+	SGP_PROBE3(refused, ep, err, ep->send.head - ep->send.tail);
 	switch (err) {
 	case EAGAIN:
 		stats->queue_full++;
@@ -96,7 +100,8 @@ static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, const struct sg
 	return sgp_fail(err, "the device refused the post: %s", strerror(err));
 }
 
-int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
+/* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
+__attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 {
 	struct sgp_wr *refused = NULL, *end = wr;
 	uint32_t seq;
@@ -124,7 +129,7 @@ int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 	if ((ep->send.unsignalled || ep->nwr) && !ep->listed)
 		sgp_cq_list(ep->cq, ep);
 	if (ret)
-		count_refusal(&ep->stats, err);
+		count_refusal(ep, err);
 	sgp_unlock(&ep->send.lock);
 	if (!ret)
 		return 0;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/probe.h"
 #include "post/ep.h"
 #include "post/sgl.h"
 #include "post/window.h"
@@ -134,8 +135,10 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 	wc->imm_data = 0;
 	wc->wc_flags = 0;
 	ep->completions++;
-	if (done->status != IBV_WC_SUCCESS)
+	if (done->status != IBV_WC_SUCCESS) {
 		ep->errors++;
+		SGP_PROBE3(failed, ep, done->status, done->vendor_err);
+	}
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
 		drop_group(side, leader);
 		return;

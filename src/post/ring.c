@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/probe.h"
 #include "post/plan.h"
 #include "post/wr.h"
 
@@ -74,6 +75,7 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 		*err = ESHUTDOWN; /* gathered before, and never to be sent */
 		return give_up(ep, ep->doorbell_seq, accepted_end, *err);
 	}
+	SGP_PROBE3(doorbell, ep, ep->send.head - ep->doorbell_seq, ep->send.head - ep->send.tail);
 	errno = 0;
 	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
 	ep->stats.doorbells++;

@@ -201,7 +201,9 @@ static __attribute__((noinline)) int append_whole(struct sgp_sgl *sgl, size_t si
 	return 0;
 }
 
-int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
+/* Flattened, as sgp_post() is: with the pool's bulk get in it. */
+__attribute__((flatten)) int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size,
+					 int n, int flags)
 {
 	if (!sgl || !pool || n < 0)
 		return sgp_fail(EINVAL, "chunks as a list: no list, no pool, or %d of them", n);
