@@ -34,3 +34,7 @@ if(SGP_JEMALLOC AND SGP_JEMALLOC_INCLUDE AND NOT SGP_SANITIZE)
   target_include_directories(bench_pool_jemalloc SYSTEM PRIVATE ${SGP_JEMALLOC_INCLUDE})
   target_link_libraries(bench_pool PRIVATE ${SGP_JEMALLOC})
 endif()
+
+# bench_register: on the real libraries and a real device.
+add_executable(bench_register bench_register.c $<TARGET_OBJECTS:bench_harness>)
+target_link_libraries(bench_register PRIVATE sgp_flags PkgConfig::IBVERBS)

@@ -66,8 +66,8 @@ struct sgp_chunk {
 	struct sgp_slab *slab;
 	uint32_t size;
 	uint32_t lkey;
-	union {
-		struct {
+	__extension__ union {
+		__extension__ struct {
 			SGP_CHUNK_STATE
 		};
 		uint64_t state;

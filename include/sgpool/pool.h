@@ -24,7 +24,10 @@ SGP_BEGIN_DECLS
 
 /* struct sgp_pool and struct sgp_chunk are opaque: what inline.h shows of them is the library's. */
 
-/* What backs a pool's memory. PREFER takes the next smaller kind where one cannot be had. */
+/*
+ * What backs a pool's memory. PREFER takes the next smaller kind where one cannot be had, and for a
+ * region that is smaller than one such page. sgp_pool_stats() tells what it came to.
+ */
 enum sgp_pages {
 	SGP_PAGES_PREFER_2M = 0, /* 2 MiB hugepages, else transparent ones, else base pages */
 	SGP_PAGES_PREFER_1G,     /* 1 GiB hugepages, else as PREFER_2M */

@@ -148,13 +148,13 @@ static int place(char *addr, size_t bytes, int node)
 {
 #if SGP_HAVE_NUMA
 	unsigned long mask[16] = {0};
-	const unsigned int bits = 8 * sizeof mask[0];
+	const unsigned long bits = 8 * sizeof mask[0];
 
 	if (node < 0)
 		return 0;
-	if ((unsigned int)node >= bits * 16)
+	if ((unsigned long)node >= bits * 16)
 		return EINVAL;
-	mask[(unsigned int)node / bits] = 1ul << ((unsigned int)node % bits);
+	mask[(unsigned long)node / bits] = 1ul << ((unsigned long)node % bits);
 	if (mbind(addr, bytes, MPOL_BIND, mask, bits * 16, 0))
 		return errno;
 	return 0;
@@ -211,6 +211,7 @@ static int commit_huge(struct sgp_memory *mem, char *addr, size_t bytes,
 	char *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (int)(shift << MAP_HUGE_SHIFT),
 			 -1, 0);
+	unsigned char present;
 	int err;
 
 	if (map == MAP_FAILED)
@@ -227,8 +228,8 @@ static int commit_huge(struct sgp_memory *mem, char *addr, size_t bytes,
 	if (mremap(map, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, addr) == MAP_FAILED) {
 		err = errno;
 		munmap(map, bytes);
-		/* The target may have been unmapped first: msync(2) tells by ENOMEM. */
-		if (msync(addr, sgp_page_size(), MS_ASYNC) && errno == ENOMEM)
+		/* The target may have been unmapped first: mincore(2) tells by ENOMEM. */
+		if (mincore(addr, sgp_page_size(), &present) && errno == ENOMEM)
 			plug(mem, addr, bytes);
 		return err;
 	}

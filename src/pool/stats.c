@@ -81,13 +81,15 @@ int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
 		.nclasses = pool->nclasses,
 	};
 	stats->regions = stats->registrations - stats->deregistrations;
+	sgp_threads_lock();
 	for (i = 0; i < pool->nclasses; i++) {
-		sgp_pool_class_stats(pool, i, &cls);
+		read_class(&pool->classes[i], &cls);
 		stats->chunks += cls.chunks;
 		stats->free += cls.free + cls.cached;
 		stats->cached += cls.cached;
 		stats->live += cls.live;
 	}
+	sgp_threads_unlock();
 	return 0;
 }
 
