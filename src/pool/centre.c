@@ -11,6 +11,7 @@
 /* Entries 4096 bytes behind the magazine's own line would share its cache set: 512 is slower. */
 #define CACHE_MOST  448
 #define CACHE_LEAST 4
+#define MAX_BYTES   ((size_t)1 << 46) /* of one class: half of what x86 can address */
 #define CACHE_SHARE 8 /* of a class's chunks, a thread may hide so many away: one in eight */
 
 static void check_locked(const struct sgp_class *cls)
@@ -46,7 +47,7 @@ int sgp_centre_init(struct sgp_class *cls, const struct sgp_class_attr *attr)
 	if (cls->max_chunks == 0 || attr->chunks > cls->max_chunks)
 		return sgp_fail(EINVAL, "a class of %zu chunks, at most %zu", attr->chunks,
 				cls->max_chunks);
-	if (cls->max_chunks > SIZE_MAX / 8 / cls->cut.stride)
+	if (cls->max_chunks > MAX_BYTES / cls->cut.stride)
 		return sgp_fail(EINVAL, "%zu chunks of %zu bytes are more than fit in memory",
 				cls->max_chunks, attr->size);
 	if (attr->reserve > cls->max_chunks || attr->low_water > cls->max_chunks)

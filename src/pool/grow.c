@@ -12,10 +12,10 @@
 #include "pool/probe.h"
 #include "pool/slabs.h"
 
-/* How many chunks to give the next slab, n being wanted and most allowed. */
-static size_t slab_chunks(const struct sgp_pool *pool, const struct sgp_class *cls, size_t n,
-			  size_t most)
+/* How many chunks to give the next slab, n being wanted and most possible. */
+static size_t slab_chunks(const struct sgp_class *cls, size_t n, size_t most)
 {
+	const struct sgp_pool *pool = cls->pool;
 	size_t granule = (size_t)1 << pool->mem.shift;
 	size_t largest = sgp_cut_fit(&cls->cut, pool->backing.max_bytes);
 	/* A slab owns its granules whole: filling them saves addresses and registrations. */
@@ -25,6 +25,17 @@ static size_t slab_chunks(const struct sgp_pool *pool, const struct sgp_class *c
 	if (fit > largest)
 		fit = largest;
 	return fit < most ? fit : most;
+}
+
+/* Make a slab for at most n chunks: fewer where the free addresses lie scattered. */
+static int add_slab(struct sgp_class *cls, size_t n)
+{
+	while (sgp_slabs_add(cls, n)) {
+		if (errno != ENOBUFS || n == 1)
+			return -1;
+		n /= 2;
+	}
+	return 0;
 }
 
 static size_t room_left(const struct sgp_slab *slab)
@@ -56,13 +67,14 @@ static void use_room(struct sgp_class *cls, size_t n, struct sgp_waiter **served
 static int grow_class(struct sgp_class *cls, size_t n, size_t most, struct sgp_waiter **served)
 {
 	struct sgp_slab *before = cls->slabs, *slab;
-	struct sgp_pool *pool = cls->pool;
-	size_t room = 0;
+	size_t room = 0, possible;
 
 	for (slab = cls->slabs; slab; slab = slab->next)
 		room += room_left(slab);
 	while (room < n) {
-		if (sgp_slabs_add(cls, slab_chunks(pool, cls, n - room, most - room))) {
+		/* A new pool's is as asked for, the others are as large as they can be. */
+		possible = cls->made ? cls->max_chunks - cls->made : most;
+		if (add_slab(cls, slab_chunks(cls, n - room, possible - room))) {
 			int err = errno;
 
 			while (cls->slabs != before && sgp_slabs_drop(cls, cls->slabs) == 0)

@@ -36,14 +36,42 @@ struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 	return cls;
 }
 
-/* Addresses for all that growth may ever make of the class, in the least favourable steps. */
-static size_t class_addresses(const struct sgp_class *cls, size_t granule)
+static size_t granules_of(const struct sgp_class *cls, size_t chunks, size_t granule)
 {
 	size_t fit = sgp_cut_fit(&cls->cut, granule);
 
 	if (fit == 0)
-		return cls->max_chunks * sgp_round_up(cls->cut.size, granule);
-	return ((cls->max_chunks + fit - 1) / fit + 1) * granule;
+		return chunks * (sgp_round_up(cls->cut.size, granule) / granule);
+	return (chunks + fit - 1) / fit;
+}
+
+/* The longest run of granules that a single chunk needs; with more it is a matter of luck. */
+static size_t longest_run(const struct sgp_pool *pool, size_t granule)
+{
+	size_t run = sgp_round_up(pool->classes[pool->nclasses - 1].cut.size, granule) / granule;
+
+	return run < 8 ? run : 8;
+}
+
+/*
+ * Addresses for all that growth may ever make, in the least favourable steps and order: slabs fill
+ * their granules, but for the first of each class and the one that reaches its maximum; and where n
+ * granules are in use, the free ones lie in n + 1 runs at most, so that n * (r - 1) more of them
+ * make sure of a run of r.
+ */
+static size_t addresses(const struct sgp_pool *pool, size_t granule)
+{
+	size_t run = longest_run(pool, granule), n = 0;
+	uint32_t i;
+
+	for (i = 0; i < pool->nclasses; i++) {
+		const struct sgp_class *cls = &pool->classes[i];
+
+		n += granules_of(cls, cls->max_chunks, granule) + 1;
+		if (cls->initial_chunks < cls->max_chunks)
+			n += granules_of(cls, cls->initial_chunks, granule);
+	}
+	return (n * run + run - 1) * granule;
 }
 
 /*
@@ -58,7 +86,7 @@ static unsigned int granule_shift(const struct sgp_pool *pool, size_t total)
 		return 21;
 	if (pool->backing.pages == SGP_PAGES_REQUIRE_1G)
 		return 30;
-	while (total / most > MIB)
+	while (total / most > MIB || pool->classes[0].cut.size >= 2 * most)
 		most *= 2;
 	if (total >= 4 * MIB)
 		while (granule * 2 <= most && granule * 2 <= pool->backing.max_bytes)
@@ -78,7 +106,7 @@ static size_t alignment(const struct sgp_pool *pool, size_t bytes)
 
 static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 {
-	size_t total = 0, bytes = 0, granule, table;
+	size_t total = 0, bytes, table;
 	unsigned int shift;
 	uint32_t i;
 
@@ -88,9 +116,7 @@ static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 		total += cls->max_chunks * cls->cut.stride;
 	}
 	shift = granule_shift(pool, total);
-	granule = (size_t)1 << shift;
-	for (i = 0; i < pool->nclasses; i++)
-		bytes += class_addresses(&pool->classes[i], granule);
+	bytes = addresses(pool, (size_t)1 << shift);
 	/* Regions on hugepage boundaries leave gaps. */
 	bytes += bytes >= 2 * MIB ? alignment(pool, bytes) : 0;
 	if (attr->max_bytes)

@@ -37,6 +37,11 @@ static size_t choose(struct sgp_class *cls, size_t keep, bool collect)
 		}
 	}
 	sgp_centre_remove_locked(cls);
+	/* Fewer chunks than the reserve now: what comes back is the reserve's, not a cache's. */
+	if (cls->reserve && sgp_centre_avail_locked(cls, 0) == 0) {
+		cls->pressure = true;
+		sgp_reclaim_locked(cls);
+	}
 	pthread_mutex_unlock(&cls->lock);
 	return gone;
 }
