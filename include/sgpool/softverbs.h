@@ -8,7 +8,7 @@
  * tests: it makes devices, picks whose behaviour they show, makes calls fail, and counts what is
  * alive.
  *
- * Device number n (from 0, in the order they were added) answers on port p at 127.0.n.p; device 0
+ * Device number n (from 0, the lowest that is free) answers on port p at 127.0.n.p; device 0
  * takes every other address of the host as well. All functions may be called from any thread. Those
  * that return int give 0, or -1 with errno.
  */
@@ -44,7 +44,7 @@ SGP_API int sv_live(enum sv_counter what);
 SGP_API uint64_t sv_total(enum sv_counter what);
 
 /* Adds a device that behaves like `persona` ("soft", "rxe", "siw", ...) with 1 to 4 ports. The
- * first call that needs devices makes "soft0" if there is none yet. EEXIST, EINVAL, ENOMEM. */
+ * first call that needs devices makes "soft0" if there never was one. EEXIST, EINVAL, ENOMEM, ENOSPC. */
 SGP_API int sv_device_add(const char *name, const char *persona, int ports);
 
 /* Takes a device away, as when its card is pulled: DEVICE_FATAL on its contexts, DEVICE_REMOVAL on

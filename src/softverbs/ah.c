@@ -20,6 +20,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *ibv, struct ibv_ah_attr *attr)
 	struct sw_ah *ah = NULL;
 	int err = SW_FAULT(create_ah);
 
+	if (!err && !dev->p.attr.max_ah)
+		err = EOPNOTSUPP;
 	if (!err && (attr->port_num < 1 || attr->port_num > dev->nports))
 		err = EINVAL;
 	/* RoCE has no LIDs: the address is a GID. */

@@ -131,6 +131,10 @@ static int send_request(struct sw_id *id, const void *priv, size_t len)
 		sw_cm_refused(id, SW_REJ_INVALID_SID, NULL, 0);
 		return 0;
 	}
+	if (listener->queued >= listener->backlog && sw_cm_iwarp(id)) {
+		sw_cm_refused(id, SW_REJ_CONSUMER, NULL, 0);
+		return 0;
+	}
 	sw_cm_await(id, SW_CM_ANSWER);
 	if (listener->queued >= listener->backlog)
 		return 0; /* the request is dropped */
@@ -275,7 +279,7 @@ static int send_reply(struct sw_id *id, const struct rdma_conn_param *p)
 		return EINVAL;
 	if (!id->peer) {
 		/* The asker has gone. */
-		return EINVAL;
+		return sw_cm_iwarp(id) ? ECONNRESET : EINVAL;
 	}
 	id->peer->remote_qpn = id->param.qp_num;
 	id->peer->remote_ece = id->local_ece;

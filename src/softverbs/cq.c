@@ -19,59 +19,79 @@ uint32_t sw_rounded(uint32_t n, enum sw_rounding how)
 	return how == SW_POW2 ? sw_pow2(n) : how == SW_POW2_LESS_1 ? sw_pow2(n + 1) - 1 : n;
 }
 
-static struct sw_cq *new_cq(struct ibv_context *c, uint32_t cqe, void *cq_context,
-			    struct ibv_comp_channel *channel, int *err)
+static struct sw_cq *alloc_cq(uint32_t cqe)
 {
-	struct sw_device *dev = sw_dev(c);
 	struct sw_cq *cq = calloc(1, sizeof *cq);
 
 	if (cq)
 		cq->ring = calloc(sw_pow2(cqe), sizeof *cq->ring);
 	if (!cq || !cq->ring) {
 		free(cq);
-		*err = ENOMEM;
 		return NULL;
 	}
 	pthread_mutex_init(&cq->ibv.mutex, NULL);
 	pthread_cond_init(&cq->ibv.cond, NULL);
 	cq->mask = sw_pow2(cqe) - 1;
 	cq->cap = cqe;
-	cq->ibv.context = c;
-	cq->ibv.channel = channel;
-	cq->ibv.cq_context = cq_context;
 	cq->ibv.cqe = (int)cqe;
-	cq->ibv.handle = (uint32_t)dev->count[SV_CQS];
 	sw_list_init(&cq->ready);
-	sw_lock();
-	if (channel) {
-		cq->ch = sw_outer(channel, struct sw_channel, ibv);
-		channel->refcnt++;
+	return cq;
+}
+
+static void free_cq(struct sw_cq *cq)
+{
+	pthread_cond_destroy(&cq->ibv.cond);
+	pthread_mutex_destroy(&cq->ibv.mutex);
+	free(cq->held);
+	free(cq->ring);
+	free(cq);
+}
+
+/* It becomes one of the context's. */
+static int enter(struct sw_cq *cq, struct ibv_context *c)
+{
+	struct sw_device *dev = sw_dev(c);
+
+	if (dev->removed)
+		return EIO;
+	if (dev->count[SV_CQS] >= dev->p.attr.max_cq)
+		return ENOMEM;
+	if (cq->ibv.channel) {
+		cq->ch = sw_outer(cq->ibv.channel, struct sw_channel, ibv);
+		cq->ibv.channel->refcnt++;
 	}
-	dev->count[SV_CQS]++;
+	cq->ibv.handle = (uint32_t)dev->count[SV_CQS]++;
 	sw_ctx(c)->objects++;
 	sw_count(SV_CQS, 1);
-	sw_unlock();
-	return cq;
+	return 0;
 }
 
 struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 			     struct ibv_comp_channel *channel, int comp_vector)
 {
-	struct sw_device *dev = sw_dev(c);
+	const struct sw_persona *p = &sw_dev(c)->p;
 	struct sw_cq *cq;
 	int err = SW_FAULT(create_cq);
 
-	if (!err && dev->removed)
-		err = EIO;
-	if (!err && (cqe < 1 || cqe > dev->p.attr.max_cqe || comp_vector < 0 ||
+	if (!err && (cqe < 1 || cqe > p->attr.max_cqe || comp_vector < 0 ||
 		     comp_vector >= c->num_comp_vectors))
 		err = EINVAL;
-	if (!err && dev->count[SV_CQS] >= dev->p.attr.max_cq)
-		err = ENOMEM;
 	if (err)
 		return sw_null(err);
-	cq = new_cq(c, sw_rounded((uint32_t)cqe, dev->p.cq_round), cq_context, channel, &err);
-	return cq ? ibv_cq_ex_to_cq(&cq->ibv) : sw_null(err);
+	cq = alloc_cq(sw_rounded((uint32_t)cqe, p->cq_round));
+	if (!cq)
+		return sw_null(ENOMEM);
+	cq->ibv.context = c;
+	cq->ibv.channel = channel;
+	cq->ibv.cq_context = cq_context;
+	sw_lock();
+	err = enter(cq, c);
+	sw_unlock();
+	if (err) {
+		free_cq(cq);
+		return sw_null(err);
+	}
+	return ibv_cq_ex_to_cq(&cq->ibv);
 }
 
 int ibv_resize_cq(struct ibv_cq *ibv, int cqe)
@@ -139,11 +159,7 @@ int ibv_destroy_cq(struct ibv_cq *ibv)
 	sw_ctx(ibv->context)->objects--;
 	sw_count(SV_CQS, -1);
 	sw_unlock();
-	pthread_cond_destroy(&cq->ibv.cond);
-	pthread_mutex_destroy(&cq->ibv.mutex);
-	free(cq->held);
-	free(cq->ring);
-	free(cq);
+	free_cq(cq);
 	return 0;
 }
 
@@ -173,7 +189,8 @@ void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe)
 	}
 	cq->ring[cq->head++ & cq->mask] = *cqe;
 	/* An error wakes even those who wait for solicited completions only. */
-	sw_cq_ring_bell(cq, cqe->solicited || cqe->wc.status != IBV_WC_SUCCESS);
+	sw_cq_ring_bell(cq, cqe->solicited || (cqe->wc.status != IBV_WC_SUCCESS &&
+					       !sw_dev(cq->ibv.context)->p.no_solicited));
 }
 
 void sw_cq_push(struct sw_cq *cq, struct sw_cqe *cqe)

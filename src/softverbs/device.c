@@ -12,7 +12,7 @@
 #undef ibv_get_device_list
 
 static struct sw_list devices = {&devices, &devices};
-static int made; /* devices ever made: the next one's index */
+static bool made; /* whether there ever was a device */
 
 struct sw_list *sw_devices(void)
 {
@@ -43,14 +43,33 @@ static void init_port(struct sw_device *dev, int n)
 	}
 }
 
+/* The lowest number that no device has; -1: all 256 are taken. */
+static int free_index(void)
+{
+	bool taken[256] = {false};
+	struct sw_list *l;
+
+	sw_each (l, &devices)
+		taken[sw_outer(l, struct sw_device, link)->index] = true;
+	for (int i = 0; i < 256; i++)
+		if (!taken[i])
+			return i;
+	return -1;
+}
+
 static int add(const char *name, const struct sw_persona *p, int ports)
 {
-	struct sw_device *dev = calloc(1, sizeof *dev);
+	struct sw_device *dev;
+	int index = free_index();
 
+	if (index < 0)
+		return ENOSPC;
+	dev = calloc(1, sizeof *dev);
 	if (!dev)
 		return ENOMEM;
 	dev->p = *p;
-	dev->index = made++;
+	dev->index = index;
+	made = true;
 	dev->nports = ports;
 	dev->listed = true;
 	dev->qp_next = 0;
@@ -90,7 +109,7 @@ int sv_device_add(const char *name, const char *persona, int ports)
 	if (!p || !*name || strlen(name) >= IBV_SYSFS_NAME_MAX || ports < 1 || ports > SW_MAX_PORTS)
 		return sw_fail(EINVAL);
 	sw_lock();
-	err = find(name) || made > 255 ? EEXIST : add(name, p, ports);
+	err = find(name) ? EEXIST : add(name, p, ports);
 	sw_unlock();
 	return err ? sw_fail(err) : 0;
 }
@@ -363,8 +382,10 @@ static void fill_gid(struct sw_device *dev, uint32_t n, uint32_t index, struct i
 	e->gid = dev->port[n].gid[index];
 	e->gid_index = index;
 	e->port_num = n;
-	e->gid_type = dev->p.link_layer == IBV_LINK_LAYER_ETHERNET ? IBV_GID_TYPE_ROCE_V2
-								   : IBV_GID_TYPE_IB;
+	e->gid_type =
+		dev->p.link_layer == IBV_LINK_LAYER_ETHERNET && dev->p.transport == IBV_TRANSPORT_IB
+			? IBV_GID_TYPE_ROCE_V2
+			: IBV_GID_TYPE_IB;
 	e->ndev_ifindex = 0;
 }
 

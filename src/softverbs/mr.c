@@ -192,11 +192,12 @@ static struct ibv_mr *insert(struct sw_pd *pd, void *base, size_t len, uint64_t 
 static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
 			  unsigned int access)
 {
+	struct sw_strike s = sw_strike(SW_CALL_reg_mr, len);
 	struct ibv_mr *mr;
-	int err = SW_FAULT(reg_mr);
+	int err;
 
-	if (err)
-		return sw_null(err);
+	if (s.action == SW_FAIL)
+		return sw_null(s.err);
 	sw_lock();
 	err = check_reg(sw_dev(pd->context), len, access);
 	sw_unlock();

@@ -197,6 +197,11 @@ static uint8_t *in_region(const struct sw_qp *qp, const struct sw_mr *mr, uint64
 	return mr->base + (addr - mr->iova);
 }
 
+bool sw_rkey_known(const struct sw_device *dev, uint32_t rkey)
+{
+	return rkey >> 8 < dev->nkey && dev->key[rkey >> 8].rkey == rkey;
+}
+
 bool sw_remote(struct sw_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, unsigned int access,
 	       uint8_t **at)
 {

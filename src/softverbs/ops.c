@@ -25,6 +25,14 @@ static int refused(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status stat
 	return ended(qp, peer, status);
 }
 
+/* siw makes no event for a key that it doesn't know. */
+static int no_access(struct sw_qp *qp, struct sw_qp *peer, uint32_t rkey)
+{
+	if (peer->dev->p.siw_events && !sw_rkey_known(peer->dev, rkey))
+		return ended(qp, peer, IBV_WC_REM_ACCESS_ERR);
+	return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
+}
+
 /* No receive is posted. InfiniBand tries again; iWARP ends the connection, and the sender learns of
  * it by its next request: law 3. */
 static int no_receive(struct sw_qp *qp, struct sw_qp *peer)
@@ -48,6 +56,8 @@ static int do_send(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const stru
 	st = sw_scatter(peer, &t, src, nsrc, w->len);
 	if (st != IBV_WC_SUCCESS) {
 		/* Law 3: too small a receive kills both. */
+		if (peer->dev->p.siw_events && st == IBV_WC_LOC_LEN_ERR)
+			sw_async_qp(peer, IBV_EVENT_QP_FATAL);
 		sw_receive_failed(peer, &t, st);
 		return ended(qp, peer,
 			     st == IBV_WC_LOC_LEN_ERR ? peer->dev->p.wc_rem_len
@@ -87,7 +97,7 @@ static int do_write(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const str
 	if (imm && !sw_can_take(peer))
 		return no_receive(qp, peer);
 	if (!sw_remote(peer, w->rkey, w->raddr, w->len, IBV_ACCESS_REMOTE_WRITE, &dst.p))
-		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
+		return no_access(qp, peer, w->rkey);
 	sw_copy(&dst, src, nsrc);
 	if (imm) {
 		struct ibv_wc wc = {
@@ -139,7 +149,7 @@ static int do_read(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct sw_
 	if (!peer->attr.max_dest_rd_atomic)
 		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR);
 	if (!sw_remote(peer, w->rkey, w->raddr, len, IBV_ACCESS_REMOTE_READ, &src.p))
-		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
+		return no_access(qp, peer, w->rkey);
 	if (len)
 		sw_copy(dst, &src, 1);
 	return IBV_WC_SUCCESS;
@@ -192,6 +202,8 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 	if (w->op == IBV_WR_LOCAL_INV)
 		return sw_op_inv(qp, w->imm);
 	st = reads(w->op) ? sink(qp, at, local, &n, &len) : sw_gather(qp, at, local, &n);
+	if (st != IBV_WC_SUCCESS && reads(w->op) && qp->dev->p.siw_events)
+		sw_async_qp(qp, IBV_EVENT_QP_ACCESS_ERR);
 	if (st != IBV_WC_SUCCESS)
 		return reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st);
 	peer = sw_peer(qp);

@@ -38,6 +38,7 @@ int sw_op_inv(struct sw_qp *qp, uint32_t rkey);
 bool sw_mw_invalidate(struct sw_qp *qp, uint32_t rkey);
 void sw_mw_forget_qp(struct sw_qp *qp);
 /* The memory that a peer names, for `access`; false: it may not. */
+bool sw_rkey_known(const struct sw_device *dev, uint32_t rkey);
 bool sw_remote(struct sw_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, unsigned int access,
 	       uint8_t **at);
 

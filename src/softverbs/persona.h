@@ -77,6 +77,9 @@ struct sw_persona {
 	bool ud_any_length;  /* a datagram above the MTU is taken, and lost */
 	bool no_depth_0;     /* a queue of depth 0 is refused */
 	bool no_srq_query;   /* no ibv_query_srq */
+	bool doorbell_errno; /* a refused state is -1 and errno: law 1 */
+	bool no_empty_recv;  /* a receive without SGEs is refused: law 3 */
+	bool siw_events;     /* QP_FATAL for too small a receive, QP_ACCESS_ERR for a wrong sink */
 	bool cq_ex_overshoots; /* end_poll after an empty next_poll loses a completion */
 	bool no_last_wqe;      /* no QP_LAST_WQE_REACHED event */
 	bool garbage_opcode;   /* opcode is left unwritten in error CQEs */

@@ -160,6 +160,10 @@ static int send_state(const struct sw_qp *qp)
 /* Errors are positive by contract; some providers return them negative (law 1). */
 static int refuse(const struct sw_persona *p, int err)
 {
+	if (p->doorbell_errno && err == p->err_state) {
+		errno = err;
+		return -1;
+	}
 	return p->negative ? -err : err;
 }
 
@@ -176,6 +180,7 @@ int sw_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
 {
 	struct sw_strike s = sw_strike(SW_CALL_post_send, 0);
 	struct sw_qp *qp = sw_qp(ibv);
+	struct ibv_send_wr *first = wr;
 	uint64_t len = 0;
 	int err;
 
@@ -199,6 +204,9 @@ int sw_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr 
 		*bad = wr;
 	ring(qp);
 	sw_unlock();
+	/* Law 1, siw: a chain that failed midway; the doorbell's 0 overwrites the error. */
+	if (err && wr != first && qp->dev->p.doorbell_errno)
+		err = 0;
 	/* Law 1, rxe and siw: all is queued, only the doorbell failed; bad_wr isn't written. */
 	if (!err && s.action == SW_DOORBELL)
 		err = s.err;
@@ -230,7 +238,8 @@ int sw_rq_put(struct sw_rq *rq, const struct ibv_recv_wr *wr, const struct sw_pe
 {
 	uint32_t at = rq->q.head & rq->q.mask;
 
-	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->q.max_sge)
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > rq->q.max_sge ||
+	    (p->no_empty_recv && !wr->num_sge))
 		return p->err_sge;
 	if (rq->q.head - rq->q.tail >= rq->q.depth)
 		return p->err_full;

@@ -240,6 +240,8 @@ int ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
 	attr->qp_state = attr->cur_qp_state = qp->dev->p.no_query_state ? IBV_QPS_RESET : qp->state;
 	attr->cap = qp->cap;
 	attr->sq_draining = 0;
+	if (qp->dev->p.no_query_state)
+		attr->dest_qp_num = 0;
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = ibv->qp_context,
 		.send_cq = ibv->send_cq,
@@ -269,6 +271,9 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	}
 	sw_wait_stop(qp);
 	sw_mw_forget_qp(qp);
+	/* On iWARP the QP is the connection's end of the stream. */
+	if (dev->p.transport == IBV_TRANSPORT_IWARP)
+		sw_cm_qp_ended(qp);
 	/* Law 2.8: mlx5 and hns take the QP's CQEs out of the CQ, rxe and siw leave them. */
 	sw_cq_forget(qp->scq, qp, !dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !dev->p.keep_cqes);

@@ -6,6 +6,14 @@
  */
 #include "softverbs/sw.h"
 
+static void free_srq(struct sw_srq *srq)
+{
+	pthread_cond_destroy(&srq->ibv.cond);
+	pthread_mutex_destroy(&srq->ibv.mutex);
+	sw_rq_fini(&srq->rq);
+	free(srq);
+}
+
 struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 {
 	struct sw_pd *pd = sw_outer(ibv, struct sw_pd, ibv);
@@ -13,15 +21,11 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 	struct sw_srq *srq;
 	int err = SW_FAULT(create_srq);
 
-	if (!err && dev->removed)
-		err = EIO;
 	if (!err && !dev->p.attr.max_srq)
 		err = EOPNOTSUPP;
 	if (!err && (!a->attr.max_wr || a->attr.max_wr > (uint32_t)dev->p.attr.max_srq_wr ||
 		     a->attr.max_sge > (uint32_t)dev->p.attr.max_srq_sge))
 		err = EINVAL;
-	if (!err && dev->count[SV_SRQS] >= dev->p.attr.max_srq)
-		err = ENOMEM;
 	if (err)
 		return sw_null(err);
 	srq = calloc(1, sizeof *srq);
@@ -39,6 +43,12 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 	pthread_mutex_init(&srq->ibv.mutex, NULL);
 	pthread_cond_init(&srq->ibv.cond, NULL);
 	sw_lock();
+	if (dev->removed || dev->count[SV_SRQS] >= dev->p.attr.max_srq) {
+		err = dev->removed ? EIO : ENOMEM;
+		sw_unlock();
+		free_srq(srq);
+		return sw_null(err);
+	}
 	srq->ibv.handle = (uint32_t)dev->count[SV_SRQS]++;
 	pd->refs++;
 	sw_ctx(ibv->context)->objects++;
@@ -140,10 +150,7 @@ int ibv_destroy_srq(struct ibv_srq *ibv)
 	sw_ctx(ibv->context)->objects--;
 	sw_count(SV_SRQS, -1);
 	sw_unlock();
-	pthread_cond_destroy(&ibv->cond);
-	pthread_mutex_destroy(&ibv->mutex);
-	sw_rq_fini(&srq->rq);
-	free(srq);
+	free_srq(srq);
 	return 0;
 }
 

@@ -276,7 +276,7 @@ void b_cm_accept_too_late(void)
 	cf_need(!rdma_create_qp(b, NULL, &attr), "create_qp");
 	rdma_destroy_qp(a);
 	rdma_destroy_id(a);
-	usleep(200000);
+	cf_sleep(200);
 	say_ret("accept", rdma_accept(b, &p));
 	say_event("passive", ec, 2000);
 }
@@ -441,23 +441,24 @@ void b_cm_backlog(void)
 	struct rdma_conn_param p = {0};
 	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
 	struct rdma_event_channel *mine = rdma_create_event_channel();
-	struct rdma_cm_id *l = new_id();
+	struct rdma_cm_id *l = new_id(), *id[3];
 
 	cf_need(!bind_to(l, NULL, 7471) && !rdma_listen(l, 1), "listen");
 	for (int i = 0; i < 3; i++) {
 		struct sockaddr_in a = cf.addr;
-		struct rdma_cm_id *id;
 
 		a.sin_port = htons(7471);
-		cf_need(!rdma_create_id(mine, &id, NULL, RDMA_PS_TCP) &&
-				!rdma_resolve_addr(id, NULL, (struct sockaddr *)&a, 2000),
+		cf_need(!rdma_create_id(mine, &id[i], NULL, RDMA_PS_TCP) &&
+				!rdma_resolve_addr(id[i], NULL, (struct sockaddr *)&a, 2000),
 			"resolve");
 		rdma_ack_cm_event(next_event(mine, 2000));
-		rdma_resolve_route(id, 2000);
+		rdma_resolve_route(id[i], 2000);
 		rdma_ack_cm_event(next_event(mine, 2000));
-		cf_need(!rdma_create_qp(id, NULL, &attr), "create_qp");
-		say_ret("connect", rdma_connect(id, &p));
-		usleep(100000);
+		cf_need(!rdma_create_qp(id[i], NULL, &attr), "create_qp");
+	}
+	for (int i = 0; i < 3; i++) {
+		say_ret("connect", rdma_connect(id[i], &p));
+		cf_sleep(100);
 	}
 	say_event("listener", ec, 1000);
 	say_event("listener", ec, 300);

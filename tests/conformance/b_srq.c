@@ -70,11 +70,9 @@ void b_srq_post(void)
 void b_srq_recv(void)
 {
 	struct pair p = {.srq_wr = 16};
-	struct ibv_recv_wr *bad, wr = {0};
 	struct ibv_wc wc;
 
 	pair_connect(&p);
-	say_post("qp_recv", ibv_post_recv(p.b.qp, &wr, &bad));
 	say_post("post", post_recv(&p.b, 1, 0, 64));
 	post_recv(&p.b, 2, 0, 64);
 	post_send(&p.a, 3, 0, 8, IBV_SEND_SIGNALED);
@@ -105,7 +103,7 @@ void b_srq_limit(void)
 	say_ret("arm", ibv_modify_srq(p.b.srq, &m, IBV_SRQ_LIMIT));
 	for (int i = 0; i < 3; i++) {
 		post_send(&p.a, i, 0, 8, 0);
-		usleep(50000);
+		cf_sleep(50);
 		say_async("after", p.b.id->verbs, 100);
 	}
 	if (!ibv_query_srq(p.b.srq, &m))

@@ -240,7 +240,7 @@ void b_rnr_then_posted(void)
 
 	pair_connect(&p);
 	post_send(&p.a, 1, 0, 8, IBV_SEND_SIGNALED);
-	usleep(50000);
+	cf_sleep(50);
 	say_post("recv", post_recv(&p.b, 2, 0, 64));
 	say_all("send", p.a.scq, 2500);
 	say_all("recv", p.b.rcq, 500);
@@ -335,7 +335,7 @@ void b_destroy_unpolled(void)
 	pair_connect(&p);
 	post_recv(&p.b, 1, 0, 64);
 	post_send(&p.a, 2, 0, 8, IBV_SEND_SIGNALED);
-	usleep(200000);
+	cf_sleep(200);
 	say_ret("destroy", ibv_destroy_qp(p.b.qp));
 	say_all("recv", p.b.rcq, 200);
 }
@@ -348,7 +348,7 @@ void b_reset_unpolled(void)
 	pair_connect(&p);
 	post_recv(&p.b, 1, 0, 64);
 	post_send(&p.a, 2, 0, 8, IBV_SEND_SIGNALED);
-	usleep(200000);
+	cf_sleep(200);
 	say_ret("reset", ibv_modify_qp(p.b.qp, &a, IBV_QP_STATE));
 	say_all("recv", p.b.rcq, 200);
 }
@@ -372,7 +372,7 @@ void b_event_armed(void)
 	post_send(&p.a, 2, 0, 8, 0);
 	say(" armed=%d", readable(p.b.ch->fd, 1000));
 	post_send(&p.a, 3, 0, 8, 0);
-	usleep(100000);
+	cf_sleep(100);
 	say_ret("get", ibv_get_cq_event(p.b.ch, &cq, &ctx));
 	say(" cq=%d again=%d", cq == p.b.rcq, readable(p.b.ch->fd, 100));
 	ibv_ack_cq_events(cq, 1);
@@ -419,7 +419,7 @@ void b_cq_overrun(void)
 		post_recv(&p.b, i, 0, 64);
 	for (int i = 0; i < room + 3; i++)
 		post_send(&p.a, i, 0, 8, 0);
-	usleep(300000);
+	cf_sleep(300);
 	say_async("async", p.b.id->verbs, 100);
 	while (next_wc(p.b.rcq, &wc, 100))
 		got++;
@@ -435,7 +435,7 @@ void b_cq_resize_small(void)
 		post_recv(&p.b, i, 0, 64);
 	for (int i = 0; i < 8; i++)
 		post_send(&p.a, i, 0, 8, 0);
-	usleep(200000);
+	cf_sleep(200);
 	say_ret("to4", ibv_resize_cq(p.b.rcq, 4));
 	say_ret("to8", ibv_resize_cq(p.b.rcq, 8));
 	say_all("recvs", p.b.rcq, 200);

@@ -9,13 +9,14 @@
 	/* b_device.c */                                                                           \
 	X(dev_identity)                                                                            \
 	X(dev_limits)                                                                              \
-	X(dev_counts) X(dev_caps) X(dev_port) X(dev_port_range) X(dev_gids) X(dev_pkeys)           \
-		X(dev_extended) X(dev_close_in_use) X(mr_sizes) X(mr_keys) X(mr_access)            \
-			X(mr_optional_access) X(mr_memory) X(mr_half_mapped) X(mr_readonly_file)   \
-				X(mr_rereg) X(mr_dmabuf) X(pd_in_use) X(cq_sizes) X(cq_given)      \
-					X(cq_vector) X(cq_resize) X(cq_empty) X(channel_in_use)    \
-						X(cq_ex) X(thread_domain) X(ah)                    \
-							X(mw_alloc) /* b_queue.c */                \
+	X(dev_counts)                                                                              \
+	X(dev_caps)                                                                                \
+	X(dev_port) X(dev_port_range) X(dev_gids) X(dev_pkeys) X(dev_extended) X(dev_close_in_use) \
+		X(mr_sizes) X(mr_keys) X(mr_access) X(mr_optional_access) X(mr_memory)             \
+			X(mr_half_mapped) X(mr_readonly_file) X(mr_rereg) X(mr_dmabuf)             \
+				X(pd_in_use) X(cq_sizes) X(cq_given) X(cq_vector) X(cq_resize)     \
+					X(cq_empty) X(channel_in_use) X(cq_ex) X(thread_domain)    \
+						X(ah) X(mw_alloc) /* b_queue.c */                  \
 		X(qp_types) X(qp_caps) X(qp_caps_zero) X(qp_limits) X(qp_inline) X(qp_fresh)       \
 			X(qp_ex) X(modify_from_reset) X(modify_values) X(modify_to_rtr) X(         \
 				modify_to_rts) X(modify_err) X(post_in_reset) X(post_in_init)      \

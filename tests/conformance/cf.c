@@ -10,6 +10,12 @@
 #include "cf.h"
 
 struct cf cf;
+int cf_patience = 100;
+
+void cf_sleep(int ms)
+{
+	usleep((useconds_t)(ms * cf_patience * 10));
+}
 
 void say(const char *fmt, ...)
 {
@@ -122,7 +128,7 @@ static int64_t now_ms(void)
 
 bool next_wc(struct ibv_cq *cq, struct ibv_wc *wc, int ms)
 {
-	int64_t end = now_ms() + ms;
+	int64_t end = now_ms() + (int64_t)ms * cf_patience / 100;
 	int n;
 
 	memset(wc, 0, sizeof *wc);
@@ -157,7 +163,7 @@ bool readable(int fd, int ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	return poll(&p, 1, ms) == 1;
+	return poll(&p, 1, ms * cf_patience / 100) == 1;
 }
 
 struct rdma_cm_event *next_event(struct rdma_event_channel *ec, int ms)

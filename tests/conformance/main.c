@@ -3,7 +3,8 @@
  * Runs every behaviour, prints one line for each, and compares them with what the real provider
  *said.
  *
- *	conformance [--addr IP] [--device NAME] [--expect FILE [--differences FILE]] [NAME...]
+ *	conformance [--addr IP] [--device NAME] [--patience PERCENT]
+ *	            [--expect FILE [--differences FILE]] [NAME...]
  *
  * FILE holds lines as printed here. With --expect the exit status is 1 if a line differs that the
  * differences file doesn't name, or if that file names one that doesn't differ.
@@ -130,8 +131,8 @@ static int judge(const char *name, const char *line, const char *expected, const
 
 static int usage(void)
 {
-	fprintf(stderr, "usage: conformance [--addr IP] [--device NAME] [--expect FILE "
-			"[--differences FILE]] [NAME...]\n");
+	fprintf(stderr, "usage: conformance [--addr IP] [--device NAME] [--patience PERCENT] "
+			"[--expect FILE [--differences FILE]] [NAME...]\n");
 	return 2;
 }
 
@@ -148,6 +149,8 @@ int main(int argc, char **argv)
 			addr = argv[i + 1];
 		else if (!strcmp(argv[i], "--device"))
 			setenv("CF_DEVICE", argv[i + 1], 1);
+		else if (!strcmp(argv[i], "--patience"))
+			cf_patience = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--expect"))
 			expected = slurp(argv[i + 1]);
 		else if (!strcmp(argv[i], "--differences"))
