@@ -95,6 +95,27 @@ size_t sgp_centre_avail_locked(const struct sgp_class *cls, int flags)
 	return n;
 }
 
+void sgp_centre_prefetch(const struct sgp_class *cls, size_t n, bool to_give)
+{
+	size_t nfree = get(&cls->nfree), first;
+	const char *line, *end;
+
+	if (n > CACHE_MOST)
+		n = CACHE_MOST; /* more would throw out what it brought in */
+	first = nfree > n ? nfree - n : 0;
+	line = (const char *)(cls->free + (to_give ? nfree : first));
+	end = line + n * sizeof cls->free[0];
+	for (; line < end; line += 64) {
+#if defined(__x86_64__)
+		/* The builtin asks to write only on request of -mprfchw; all x86-64 know it. */
+		if (to_give)
+			__asm__ volatile("prefetchw %0" : : "m"(*line));
+		else
+#endif
+			__builtin_prefetch(line, 0, 3);
+	}
+}
+
 void sgp_centre_take_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n)
 {
 	size_t nfree = get(&cls->nfree) - n, out = get(&cls->made) - nfree;

@@ -73,6 +73,13 @@ void sgp_centre_fini(struct sgp_class *cls);
 /* How many chunks a get with these flags may take now, not asking who waits. */
 size_t sgp_centre_avail_locked(const struct sgp_class *cls, int flags);
 
+/*
+ * About to take n chunks, or to give some: most of the time these lines of the stack lie in another
+ * processor's cache. Ask for all of them at once, before the lock, instead of waiting for one after
+ * the other under it. No lock is needed.
+ */
+void sgp_centre_prefetch(const struct sgp_class *cls, size_t n, bool to_give);
+
 /* Take n chunks, which must be there; for a cache, or for a get with these flags. */
 void sgp_centre_take_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n);
 void sgp_centre_get_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], size_t n, int flags);

@@ -93,6 +93,7 @@ static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *c
 	struct sgp_waiter *served = NULL;
 	bool taken;
 
+	sgp_centre_prefetch(cls, n + trip(cls), false);
 	pthread_mutex_lock(&cls->lock);
 	taken = take_locked(cls, cache, n, flags, chunks, &served);
 	/* Somebody was preempted inside its magazine, perhaps with what is wanted: let it out. */
@@ -225,6 +226,7 @@ static void put_slowly(struct sgp_class *cls, struct sgp_chunk *const chunks[], 
 	struct sgp_waiter *served = NULL;
 	size_t count;
 
+	sgp_centre_prefetch(cls, n + trip(cls), true);
 	pthread_mutex_lock(&cls->lock);
 	count = cache ? sgp_cache_count(cache) : 0;
 	if (sgp_centre_unmark_locked(cls, chunks, n) || !cache || cls->pressure || n > trip(cls)) {
