@@ -202,7 +202,10 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 		done->byte_len = raw->byte_len;
 		done->imm_data = raw->imm_data;
 		done->wc_flags = raw->wc_flags;
-		if (raw->wc_flags & IBV_WC_WITH_INV)
+		/* rxe gives the kernel's number for WITH_INV: here a flag that RC does not have. */
+		if (ep->type == IBV_QPT_RC && raw->wc_flags & IBV_WC_IP_CSUM_OK)
+			done->wc_flags ^= IBV_WC_IP_CSUM_OK | IBV_WC_WITH_INV;
+		if (done->wc_flags & IBV_WC_WITH_INV)
 			sgp_window_invalidated_locked(ep, raw->invalidated_rkey);
 		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
