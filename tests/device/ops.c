@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * ops ADDR: every operation that the device at ADDR has, between two processes, with the contents
- * compared and every chunk home after each of them.
+ * ops ADDR [LAST]: every operation that the device at ADDR has, between two processes, with the
+ * contents compared and every chunk home after each of them. LAST: only this one of those that the
+ * connection does not survive.
  *
  *      child: the client                        parent: the server
  *                                               prepare(): post a receive, fill the shared chunk
@@ -294,6 +295,13 @@ static const char *end_side(struct side *s)
 
 /* ---- one operation after the other ---- */
 
+static bool is_wanted(const struct side *s, const struct op *op)
+{
+	if (op->on == (s->iwarp ? OPS_IB : OPS_IWARP))
+		return false;
+	return s->last ? op->last == s->last : op->last <= 1;
+}
+
 static int serve(struct side *s)
 {
 	int failures = 0;
@@ -302,7 +310,7 @@ static int serve(struct side *s)
 		char peer[OPS_TEXT];
 		const char *bad;
 
-		if (op->on == (s->iwarp ? OPS_IB : OPS_IWARP))
+		if (!is_wanted(s, op))
 			continue;
 		memset(sgp_chunk_addr(s->shared), 0, OPS_SHARED);
 		bad = op->prepare ? op->prepare(s, op) : NULL;
@@ -330,7 +338,7 @@ static void ask(struct side *s)
 		char text[OPS_TEXT] = "";
 		const char *bad;
 
-		if (op->on == (s->iwarp ? OPS_IB : OPS_IWARP))
+		if (!is_wanted(s, op))
 			continue;
 		hear(s, &s->told, sizeof s->told);
 		bad = op->act(s, op);
@@ -349,8 +357,9 @@ int main(int argc, char **argv)
 	const char *bad;
 	pid_t child;
 
-	if (argc != 2)
-		return fprintf(stderr, "Usage: ops ADDR\n"), 2;
+	if (argc < 2 || argc > 3)
+		return fprintf(stderr, "Usage: ops ADDR [LAST]\n"), 2;
+	s.last = argc > 2 ? atoi(argv[2]) : 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
 		die("socketpair");
 	child = fork();

@@ -27,6 +27,7 @@ struct ops_told {
 struct side {
 	bool server, iwarp;
 	int socket;
+	int last; /* 0: all operations, ending with number 1 of those that break the connection */
 	int max_sge; /* of a work request */
 	struct rdma_cm_id *id;
 	struct ibv_pd *pd;
@@ -38,7 +39,7 @@ struct side {
 	/* The server's: what the client may reach, and what it may not. */
 	struct sgp_pool *shared_pool, *secret_pool;
 	struct sgp_chunk *shared, *secret;
-	struct ibv_mw *window;
+	struct sgp_window *window;
 	struct sgp_ep *ud;
 };
 
@@ -62,6 +63,7 @@ struct op {
 	int flags;     /* of the post */
 	int recv_sges; /* of the server's receive */
 	uint32_t recv_size;
+	int last; /* the connection does not survive it: which of these that a run ends with */
 };
 extern const struct op ops[]; /* ends with a name of NULL */
 
@@ -126,8 +128,15 @@ const char *prepare_atomic(struct side *s, const struct op *op);
 const char *act_atomic(struct side *s, const struct op *op);
 const char *check_atomic(struct side *s, const struct op *op);
 const char *act_lacking(struct side *s, const struct op *op);
-const char *prepare_invalidate(struct side *s, const struct op *op);
-const char *check_invalidate(struct side *s, const struct op *op);
+const char *prepare_window(struct side *s, const struct op *op);
+const char *act_window(struct side *s, const struct op *op);
+const char *check_window(struct side *s, const struct op *op);
+const char *check_invalidated(struct side *s, const struct op *op);
+const char *prepare_window_only(struct side *s, const struct op *op);
+const char *act_read_window(struct side *s, const struct op *op);
+const char *prepare_after(struct side *s, const struct op *op);
+const char *act_after(struct side *s, const struct op *op);
+const char *check_untouched(struct side *s, const struct op *op);
 const char *prepare_ud(struct side *s, const struct op *op);
 const char *act_ud(struct side *s, const struct op *op);
 const char *check_ud(struct side *s, const struct op *op);

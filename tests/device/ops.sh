@@ -8,4 +8,8 @@
 # soft-iWARP counts what root locks as well.
 ulimit -l unlimited
 check "all operations" timeout 300 "$SGP_OPS" "$ADDR"
+if [[ $SGP_VM_DEVICES == rxe* ]]; then # soft-iWARP has no windows
+	check "a window for WRITEs only" timeout 60 "$SGP_OPS" "$ADDR" 2
+	check "behind a window's time" timeout 60 "$SGP_OPS" "$ADDR" 3
+fi
 finish

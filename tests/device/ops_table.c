@@ -140,9 +140,7 @@ const char *ops_check(struct side *s, const struct op *op)
 		if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->imm_data != htobe32(IMM))
 			return wrong("immediate data %x, flags %x", wc->imm_data, wc->wc_flags);
 	} else if (op->opcode == IBV_WR_SEND_WITH_INV) {
-		/* Not the flag: rxe hands out the kernel's number for it, which is another one's.
-		 */
-		if (wc->imm_data != s->told.window_rkey)
+		if (!(wc->wc_flags & IBV_WC_WITH_INV) || wc->imm_data != s->told.window_rkey)
 			return wrong("invalidated %x instead of %x", wc->imm_data,
 				     s->told.window_rkey);
 	}
@@ -175,7 +173,7 @@ const struct op ops[] = {
 	 .sges = 1, .size = OPS_INLINE, .recv_sges = 1, .recv_size = 512},
 	{"SEND with immediate", STEPS, OPS_IB, IBV_WR_SEND_WITH_IMM, .sges = 2, .size = 300,
 	 .flags = SIG, .recv_sges = 2, .recv_size = 512},
-	{"SEND with invalidate", prepare_invalidate, act, check_invalidate, OPS_IB,
+	{"SEND with invalidate", prepare_window, act, check_invalidated, OPS_IB,
 	 IBV_WR_SEND_WITH_INV, .sges = 1, .size = 300, .flags = SIG, .recv_sges = 1,
 	 .recv_size = 512},
 
@@ -209,9 +207,16 @@ const struct op ops[] = {
 	{"a chain of WRITE, READ and fenced SEND", ops_prepare, act_chain, ops_check, OPS_ANY,
 	 IBV_WR_RDMA_WRITE, .sges = 4, .size = 512},
 	{"a datagram", prepare_ud, act_ud, check_ud, OPS_IB, .size = 400},
+	{"WRITE through a window", prepare_window, act_window, check_window, OPS_IB,
+	 IBV_WR_RDMA_WRITE},
+
 	{"READ of memory that is not open fails", prepare_refused, act_refused, check_refused,
-	 OPS_IB, .size = 512},
+	 OPS_IB, .size = 512, .last = 1},
 	{"WRITE into memory that is not open fails", prepare_refused, act_refused_write,
-	 check_refused, OPS_IWARP, .size = 512},
+	 check_refused, OPS_IWARP, .size = 512, .last = 1},
+	{"READ through a window for WRITEs fails", prepare_window_only, act_read_window,
+	 check_untouched, OPS_IB, .size = 512, .last = 2},
+	{"WRITE through a window that was invalidated fails", prepare_after, act_after,
+	 check_untouched, OPS_IB, .size = 512, .last = 3},
 	{.name = NULL},
 };
