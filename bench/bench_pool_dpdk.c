@@ -4,7 +4,7 @@
 
 #include "bench_pool.h"
 
-#if BENCH_DPDK
+#ifdef BENCH_DPDK
 #include <sched.h>
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
 
 #include "bench_pool.h"
 
-#if BENCH_JEMALLOC
+#ifdef BENCH_JEMALLOC
 #include <jemalloc/jemalloc.h>
 
 struct pool {

@@ -4,7 +4,7 @@
 
 #include "bench_pool.h"
 
-#if BENCH_UCX
+#ifdef BENCH_UCX
 #include "bench_pool_ucx.h"
 
 static inline void *pool_get(struct pool *p)
