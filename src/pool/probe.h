@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * USDT probes, for systemtap, bpftrace and perf: provider sgpool. They are on slow paths only and
- * cost a no-op instruction each. Without systemtap's header they are not there.
+ * USDT probes, for systemtap, bpftrace and perf: provider sgpool. They cost a no-op instruction each.
+ * Without systemtap's header they are not there.
  *
  *      grow(pool, size, chunks)       chunks made; 0: it failed
  *      trim(pool, size, chunks)       chunks given back
  *      wait(pool, size, chunks)       somebody starts to wait
  *      exhausted(pool, size, chunks)  a get found too few
+ *      doorbell(ep, requests, posted) requests go to the device, of so many that it then has
+ *      refused(ep, errno, posted)     a post was refused
+ *      failed(ep, status, vendor_err) a completion that is not a success is handed out
  */
 #ifndef SGP_PROBE_H
 #define SGP_PROBE_H

@@ -303,6 +303,38 @@ START_TEST(a_range_spans_neighbouring_chunks)
 }
 END_TEST
 
+START_TEST(case_14_memory_of_two_registrations_is_two_sges)
+{
+	/* Regions of one chunk: neighbours in memory, under keys of their own. */
+	struct sgp_class_attr class = {.size = 4096, .chunks = 4};
+	struct sgp_pool_attr attr = {
+		.classes = &class, .nclasses = 1, .pages = SGP_PAGES_BASE, .region_bytes = 4096};
+	struct sgp_pool *small = sgp_pool_create(pd, &attr);
+	struct sgp_chunk *c[4];
+	SGP_SGL(sgl, 4);
+	SGP_SGL(one, 1);
+	int first = -1;
+
+	ck_assert_msg(small != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_pool_get_bulk(small, 4096, 0, c, 4), 0);
+	qsort(c, 4, sizeof *c, by_address);
+	for (int i = 0; i < 3 && first < 0; i++)
+		if ((char *)sgp_chunk_addr(c[i]) + 4096 == sgp_chunk_addr(c[i + 1]))
+			first = i;
+	ck_assert_int_ge(first, 0);
+	ck_assert_int_eq(sgp_sgl_append_addr(&one, small, sgp_chunk_addr(c[first]), 8192), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(one.num_sge + one.num_chunk, 0);
+	ck_assert_int_eq(sgp_sgl_append_addr(&sgl, small, sgp_chunk_addr(c[first]), 8192), 0);
+	ck_assert_int_eq(sgl.num_sge, 2);
+	ck_assert_uint_ne(sgl.sge[0].lkey, sgl.sge[1].lkey);
+	check_sums(&sgl, 8192);
+	sgp_sgl_clear(&sgl);
+	sgp_chunk_put_bulk(c, 4);
+	ck_assert_int_eq(sgp_pool_destroy(small), 0);
+}
+END_TEST
+
 START_TEST(chunks_as_a_list_are_all_or_none)
 {
 	SGP_SGL(sgl, 8);
@@ -494,6 +526,7 @@ int main(void)
 	tcase_add_test(tc, prepend_is_append_at_the_other_end);
 	tcase_add_test(tc, addresses_find_their_chunks_or_change_nothing);
 	tcase_add_test(tc, a_range_spans_neighbouring_chunks);
+	tcase_add_test(tc, case_14_memory_of_two_registrations_is_two_sges);
 	tcase_add_test(tc, chunks_as_a_list_are_all_or_none);
 	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
 	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 9);
