@@ -9,30 +9,14 @@
 
 static _Thread_local char message[512];
 
-static void set_message(int err, const char *fmt, va_list ap)
+void sgp_set_error(int err, const char *fmt, ...)
 {
+	va_list ap;
+
+	va_start(ap, fmt);
 	vsnprintf(message, sizeof message, fmt, ap);
+	va_end(ap);
 	errno = err;
-}
-
-int sgp_fail(int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	set_message(err, fmt, ap);
-	va_end(ap);
-	return -1;
-}
-
-void *sgp_fail_null(int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	set_message(err, fmt, ap);
-	va_end(ap);
-	return NULL;
 }
 
 int sgp_provider_errno(int ret)

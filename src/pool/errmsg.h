@@ -11,11 +11,12 @@
 
 #include <stddef.h>
 
-/* Set errno to err and the thread's sentence; return -1. err is a positive errno. */
-int sgp_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+/* Set errno to err, a positive errno, and the thread's sentence. */
+void sgp_set_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
-/* The same for constructors: returns NULL. */
-void *sgp_fail_null(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+/* The same as a value to return: macros, so that the compiler knows it. */
+#define sgp_fail(...)      (sgp_set_error(__VA_ARGS__), -1)
+#define sgp_fail_null(...) (sgp_set_error(__VA_ARGS__), NULL)
 
 /*
  * A provider's answer as a positive errno: 0 stays 0, 12 and -12 are ENOMEM, -1 is errno as the

@@ -73,7 +73,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 		if (!err && entries > (unsigned int)cq->cq->cqe)
 			err = ENOSPC;
 		if (err) {
-			sgp_fail(err,
+			sgp_set_error(err,
 				 "the completion queue has %d entries, %u are taken and %u more "
 				 "needed, and the device cannot resize it: create it with more",
 				 cq->cq->cqe, cq->reserved, room);
@@ -84,7 +84,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 		if (!cq->place[i].ep && !cq->place[i].awaits_empty)
 			break;
 	if (i == SGP_MAX_ENDPOINTS) {
-		sgp_fail(ENOSPC, "a completion queue serves at most %d endpoints",
+		sgp_set_error(ENOSPC, "a completion queue serves at most %d endpoints",
 			 SGP_MAX_ENDPOINTS);
 		goto out;
 	}
@@ -93,7 +93,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 		struct sgp_place *grown = realloc(cq->place, n * sizeof *grown);
 
 		if (!grown) {
-			sgp_fail(ENOMEM, "no memory for %u endpoints", n);
+			sgp_set_error(ENOMEM, "no memory for %u endpoints", n);
 			goto out;
 		}
 		memset(grown + cq->nplaces, 0, (n - cq->nplaces) * sizeof *grown);
@@ -192,7 +192,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	errno = 0;
 	cq->cq = ibv_create_cq(verbs, attr->cqe, cq, cq->channel, attr->comp_vector);
 	if (!cq->cq) {
-		sgp_fail(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
+		sgp_set_error(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
 			 attr->cqe, strerror(errno));
 		goto fail;
 	}

@@ -211,12 +211,12 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	if (sgp_check_list(ep, sgl))
 		goto out;
 	if (sgl->num_sge > side->max_sge || sgl->num_chunk > side->max_chunk) {
-		sgp_fail(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d", sgl->num_sge,
+		sgp_set_error(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d", sgl->num_sge,
 			 sgl->num_chunk, side->max_sge, side->max_chunk);
 		goto out;
 	}
 	if (!sgp_side_has_room(side, 1)) {
-		sgp_fail(EAGAIN, "the receive queue (%u) is full: poll, then try again",
+		sgp_set_error(EAGAIN, "the receive queue (%u) is full: poll, then try again",
 			 side->depth);
 		goto out;
 	}
@@ -250,11 +250,14 @@ static int post_slice(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_chunk *ch
 		      size_t length)
 {
 	SGP_SGL(sgl, 1);
+	int ret;
 
 	if (sgp_sgl_append(&sgl, chunk, offset, length))
 		return -1;
 	wr->sgl = &sgl;
-	return sgp_post(ep, wr, NULL);
+	ret = sgp_post(ep, wr, NULL);
+	wr->sgl = NULL;
+	return ret;
 }
 
 int sgp_post_send(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,

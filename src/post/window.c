@@ -145,7 +145,7 @@ int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct
 	sgp_lock(&ep->cq->lock);
 	sgp_lock(&ep->send.lock);
 	if (w->state != FREE || w->posted) {
-		sgp_fail(EBUSY, "bind: the window is bound");
+		sgp_set_error(EBUSY, "bind: the window is bound");
 		goto out;
 	}
 	wr.bind_mw.mw = w->mw;
@@ -182,7 +182,7 @@ int sgp_post_invalidate(struct sgp_ep *ep, void *context, struct sgp_window *w, 
 	sgp_lock(&ep->cq->lock);
 	sgp_lock(&ep->send.lock);
 	if (w->state != BOUND) {
-		sgp_fail(EINVAL, "invalidate: the window is not bound");
+		sgp_set_error(EINVAL, "invalidate: the window is not bound");
 		goto out;
 	}
 	wr.invalidate_rkey = w->rkey;
