@@ -62,7 +62,7 @@ bool sgp_memlock_forbids(const struct sgp_memlock *lock, uint64_t bytes, uint64_
 {
 	uint64_t pinned = lock->pinned > held ? lock->pinned : held;
 
-	if (lock->limit == UINT64_MAX || (lock->cap && lock->cap_counts))
+	if (lock->limit == UINT64_MAX || (lock->cap && lock->cap_counts && !lock->cap_unheeded))
 		return false;
 	return pinned >= lock->limit || bytes > lock->limit - pinned;
 }
@@ -72,7 +72,9 @@ char *sgp_memlock_describe(const struct sgp_memlock *lock, char *buf, size_t siz
 	const char *cap = "is not in the effective set";
 	char limit[48] = "unlimited";
 
-	if (lock->cap)
+	if (lock->cap && lock->cap_unheeded)
+		cap = "is in the effective set, but soft-iWARP does not look at it";
+	else if (lock->cap)
 		cap = lock->cap_counts ? "is in the effective set"
 				       : "counts in the initial user namespace only";
 	if (lock->limit != UINT64_MAX)

@@ -11,19 +11,18 @@
 #include <stdint.h>
 
 struct sgp_memlock {
-	uint64_t limit;  /* RLIMIT_MEMLOCK in bytes; UINT64_MAX: none */
-	bool cap;        /* CAP_IPC_LOCK is in the effective set */
-	bool cap_counts; /* the kernel looks at it: this is the initial user namespace */
+	uint64_t limit;    /* RLIMIT_MEMLOCK in bytes; UINT64_MAX: none */
+	bool cap;          /* CAP_IPC_LOCK is in the effective set */
+	bool cap_counts;   /* the kernel looks at it: this is the initial user namespace */
+	bool cap_unheeded; /* the device's driver does not look at it: soft-iWARP */
 	bool pinned_known;
 	uint64_t pinned; /* bytes that this process has pinned, over all devices */
 };
 
+/* Read all but cap_unheeded, which is false then. */
 void sgp_memlock_read(struct sgp_memlock *lock);
 
-/*
- * Does the limit forbid to pin bytes more, held being pinned at least? (siw ignores the capability,
- * so this can say no where the device says yes.)
- */
+/* Does the limit forbid to pin bytes more, held being pinned at least? */
 bool sgp_memlock_forbids(const struct sgp_memlock *lock, uint64_t bytes, uint64_t held);
 
 /*

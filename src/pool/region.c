@@ -70,9 +70,10 @@ static int explain(const struct sgp_registrar *reg, size_t bytes, int err)
 {
 	uint64_t held = reg->bytes, count = reg->registrations - reg->deregistrations;
 	struct sgp_memlock lock;
-	char state[128];
+	char state[160];
 
 	sgp_memlock_read(&lock);
+	lock.cap_unheeded = reg->pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
 	sgp_memlock_describe(&lock, state, sizeof state);
 	if ((err == ENOMEM || err == EPERM) && sgp_memlock_forbids(&lock, bytes, held))
 		return sgp_fail(err,

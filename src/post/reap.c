@@ -148,7 +148,9 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 		wc->byte_len = done->byte_len;
 		wc->imm_data = done->imm_data;
 		wc->wc_flags = done->wc_flags;
-		sgp_sgl_cut(&wc->sgl, done->byte_len);
+		/* A WRITE's bytes are elsewhere: its receive only carried the immediate. */
+		if (wc->opcode == IBV_WC_RECV)
+			sgp_sgl_cut(&wc->sgl, done->byte_len);
 	} else if (done->status == IBV_WC_SUCCESS) {
 		wc->byte_len = (uint32_t)wc->sgl.length;
 	}

@@ -149,6 +149,8 @@ START_TEST(immediates_and_invalidations_arrive)
 	reaped(b, &context[2], IBV_WC_RECV_RDMA_WITH_IMM);
 	ck_assert_uint_eq(be32toh(b->wc[0].imm_data), 0x01020304);
 	check_run(sgp_chunk_addr(target), 1, 10, 'w');
+	ck_assert_uint_eq(b->wc[0].byte_len, 10);
+	ck_assert_uint_eq(b->wc[0].sgl.length, 4096); /* whole: the bytes went to the target */
 	sgp_sgl_clear(&b->wc[0].sgl);
 	sgp_chunk_put(target);
 	close_rig();
