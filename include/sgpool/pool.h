@@ -8,7 +8,7 @@
  * sgp_pool_create() and sgp_pool_destroy() nothing that moves data registers memory.
  *
  * Threads: a pool and its chunks may be used by every thread at once, unless a function says
- * otherwise. A forked child may do nothing with them but exec or exit.
+ * otherwise. A forked child may do nothing with them but exec or exit: calls fail with EPERM there.
  */
 #ifndef SGPOOL_POOL_H
 #define SGPOOL_POOL_H
@@ -84,7 +84,7 @@ struct sgp_pool_attr {
 	int numa_node;       /* with SGP_POOL_NUMA */
 	size_t max_bytes;    /* addresses to reserve, for ever; 0: what max_chunks needs */
 	size_t region_bytes; /* the largest region; 0: chosen. The device's max_mr_size cuts it too */
-	/* Regions that were free for so long are given back by a helper thread; 0: never. */
+	/* What nobody needed for so long is given back by a helper thread, down to chunks; 0: never. */
 	uint32_t idle_ms;
 	/* Threads that make a large region's pages present; 0: as many as processors. */
 	uint32_t populate_threads;
@@ -96,21 +96,28 @@ struct sgp_pool_attr {
 /*
  * Make a pool and register its memory on one protection domain.
  *
- * pd: stays the caller's, and must outlive the pool. attr: read during the call only.
- * Returns the pool, to be ended by sgp_pool_destroy(); NULL with errno, and nothing is left behind:
- *   EINVAL  an attribute is wrong (which one: sgp_errmsg())
- *   EOPNOTSUPP  SGP_POOL_WINDOWS, and the device has no type 2 memory windows
- *   ENOMEM  no memory, no hugepages where they were required, or over RLIMIT_MEMLOCK
- *   another: the errno of ibv_reg_mr(3)
+ * pd: stays the caller's, and must outlive the pool. attr: read during the call only, but for what
+ * progress_arg points to.
+ * Returns the pool, to be ended by sgp_pool_destroy(); NULL with errno, and nothing is left behind
+ * (but for memory that the device would not let go of again, which stays mapped):
+ *   EINVAL      an attribute is wrong (which one: sgp_errmsg())
+ *   EOPNOTSUPP  SGP_POOL_WINDOWS, and the device has no type 2 memory windows; SGP_POOL_NUMA, and
+ *               the library was built without libnuma
+ *   ENOMEM      no memory, no hugepages where they were required, or over RLIMIT_MEMLOCK
+ *   ENOBUFS     max_bytes is too small for the chunks asked for
+ *   ENOSPC      64 protection domains are in use by sgpool
+ *   EAGAIN      no thread for low_water or idle_ms
+ *   another: the errno of ibv_reg_mr(3), ibv_query_device(3) or mbind(2)
  */
 SGP_API struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *attr);
 
 /*
  * End a pool: deregister and free its memory.
  *
- * Returns 0; -1 with EBUSY while a chunk is held (by the caller, a list, or a queue), and nothing is
- * torn down; -1 with the errno of ibv_dereg_mr(3), and what could not be deregistered stays, so that
- * the call may be made again. No other thread may be using the pool.
+ * Returns 0; -1 with EBUSY while a chunk is held (by the caller, a list, or a queue) or somebody
+ * waits for one, and nothing is torn down; -1 with the errno of ibv_dereg_mr(3), and what could not
+ * be deregistered stays, so that the call may be made again: it is the only one that the pool still
+ * takes. No other thread may be using the pool.
  */
 SGP_API int sgp_pool_destroy(struct sgp_pool *pool);
 

@@ -41,7 +41,7 @@ static void shrink(struct sgp_class *cls)
 	if (keep < cls->low_water)
 		keep = cls->low_water;
 	if (keep < made)
-		sgp_trim_class(cls, keep, false);
+		sgp_trim_class(cls, keep);
 }
 
 /* Sleep until wanted or until *tick. Returns true when the idle time is over. */

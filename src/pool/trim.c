@@ -16,14 +16,13 @@
 #include "pool/trim.h"
 
 /* Choose the slabs that go and take their chunks. Returns how many chunks these are. */
-static size_t choose(struct sgp_class *cls, size_t keep, bool collect)
+static size_t choose(struct sgp_class *cls, size_t keep)
 {
 	size_t made, gone = 0, i;
 	struct sgp_slab *slab;
 
 	pthread_mutex_lock(&cls->lock);
-	if (collect)
-		sgp_reclaim_locked(cls);
+	sgp_reclaim_locked(cls);
 	for (slab = cls->slabs; slab; slab = slab->next)
 		slab->idle = 0;
 	for (i = 0; i < cls->nfree; i++)
@@ -38,10 +37,8 @@ static size_t choose(struct sgp_class *cls, size_t keep, bool collect)
 	}
 	sgp_centre_remove_locked(cls);
 	/* Fewer chunks than the reserve now: what comes back is the reserve's, not a cache's. */
-	if (cls->reserve && sgp_centre_avail_locked(cls, 0) == 0) {
+	if (cls->reserve && sgp_centre_avail_locked(cls, 0) == 0)
 		cls->pressure = true;
-		sgp_reclaim_locked(cls);
-	}
 	pthread_mutex_unlock(&cls->lock);
 	return gone;
 }
@@ -71,14 +68,14 @@ static int give_back(struct sgp_class *cls, struct sgp_waiter **served)
 	return err ? -1 : 0;
 }
 
-int sgp_trim_class(struct sgp_class *cls, size_t keep, bool collect)
+int sgp_trim_class(struct sgp_class *cls, size_t keep)
 {
 	struct sgp_waiter *served = NULL;
 	size_t gone;
 	int ret;
 
 	pthread_mutex_lock(&cls->pool->grow);
-	gone = choose(cls, keep, collect);
+	gone = choose(cls, keep);
 	ret = give_back(cls, &served);
 	pthread_mutex_unlock(&cls->pool->grow);
 	if (gone)
@@ -97,10 +94,10 @@ int sgp_pool_trim(struct sgp_pool *pool, size_t size, size_t keep)
 		return -1;
 	if (size) {
 		cls = sgp_pool_class(pool, size);
-		return cls ? sgp_trim_class(cls, keep, true) : -1;
+		return cls ? sgp_trim_class(cls, keep) : -1;
 	}
 	for (i = 0; i < pool->nclasses; i++) {
-		if (sgp_trim_class(&pool->classes[i], keep, true)) {
+		if (sgp_trim_class(&pool->classes[i], keep)) {
 			ret = -1;
 			err = errno;
 		}

@@ -6,9 +6,9 @@
 #include "pool/centre.h"
 
 /*
- * Give the class's free regions back, keep chunks staying at least. collect: empty the threads'
- * caches first. Returns 0, or -1 with the errno of ibv_dereg_mr(3).
+ * Give the class's free regions back, keep chunks staying at least; the threads' caches are emptied
+ * first. Returns 0, or -1 with the errno of ibv_dereg_mr(3).
  */
-int sgp_trim_class(struct sgp_class *cls, size_t keep, bool collect);
+int sgp_trim_class(struct sgp_class *cls, size_t keep);
 
 #endif

@@ -17,11 +17,14 @@
 
 #define MIB ((size_t)1 << 20)
 
+static uint32_t idle_ms; /* above 0: the pool has a helper */
+
 static struct sgp_pool *try_pool(size_t size, size_t chunks, size_t max_chunks,
 				 enum sgp_pages pages)
 {
 	struct sgp_class_attr cls = {.size = size, .chunks = chunks, .max_chunks = max_chunks};
-	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1, .pages = pages};
+	struct sgp_pool_attr attr = {
+		.classes = &cls, .nclasses = 1, .pages = pages, .idle_ms = idle_ms};
 
 	return sgp_pool_create(rig_pd, &attr);
 }
@@ -429,9 +432,10 @@ END_TEST
 
 /* One call fails, then the next, until none does: the errno comes out, nothing is left, a retry
  * works. */
-static void sweep(enum rig_call call, const char *verb, int err, enum sgp_pages pages)
+static int sweep(enum rig_call call, const char *verb, int err, enum sgp_pages pages)
 {
 	bool failed = true;
+	int struck = 0;
 
 	for (int n = 0; failed; n++) {
 		struct sgp_pool *pool;
@@ -466,7 +470,9 @@ static void sweep(enum rig_call call, const char *verb, int err, enum sgp_pages 
 		ck_assert_int_eq(rig_mapped, 0);
 		ck_assert_int_eq(sv_live(SV_MRS), 0);
 		ck_assert_int_lt(n, 200);
+		struck += failed;
 	}
+	return struck;
 }
 
 START_TEST(test_fail_at_call_n)
@@ -475,11 +481,18 @@ START_TEST(test_fail_at_call_n)
 					       SGP_PAGES_PREFER_2M};
 
 	rig_huge = RIG_HUGE_PLENTY;
+	idle_ms = 1000000;
 	for (int i = 0; i < 3; i++) {
-		for (enum rig_call call = 0; call < RIG_CALLS; call++)
-			sweep(call, NULL, ENOMEM, pages[i]);
-		sweep(0, "reg_mr", EIO, pages[i]);
-		sweep(0, "query_device", EIO, pages[i]);
+		for (enum rig_call call = 0; call < RIG_CALLS; call++) {
+			int struck = sweep(call, NULL, ENOMEM, pages[i]);
+
+			/* Only hugepages are moved, only base pages are made accessible. */
+			if ((call != RIG_MREMAP || pages[i] != SGP_PAGES_BASE) &&
+			    (call != RIG_MPROTECT || pages[i] != SGP_PAGES_REQUIRE_2M))
+				ck_assert_int_gt(struck, 0);
+		}
+		ck_assert_int_gt(sweep(0, "reg_mr", EIO, pages[i]), 1);
+		ck_assert_int_gt(sweep(0, "query_device", EIO, pages[i]), 0);
 	}
 }
 END_TEST
