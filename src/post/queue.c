@@ -61,15 +61,19 @@ void sgp_side_withdraw(struct sgp_side *side, uint32_t seq)
 	}
 }
 
-void sgp_side_recount(struct sgp_side *side, uint32_t seq)
+void sgp_side_recount(struct sgp_side *side)
 {
 	side->unsignalled = 0;
-	for (; seq != side->tail; seq--, side->unsignalled++) {
+	for (uint32_t seq = side->head; seq != side->tail; seq--) {
 		const struct sgp_slot *slot = sgp_side_slot(side, seq - 1);
 
+		/* Neither signalled for those before it, nor retired with them. */
+		if (slot->flags & SGP_SLOT_UNTAKEN)
+			continue;
 		/* A free one was retired, and so were all before it. */
 		if (!atomic_load_explicit(&slot->tag, memory_order_acquire) ||
 		    slot->flags & SGP_SLOT_SIGNALLED)
 			return;
+		side->unsignalled++;
 	}
 }

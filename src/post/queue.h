@@ -60,6 +60,7 @@ enum sgp_slot_flags {
 	SGP_SLOT_HANDOVER = 1 << 2,  /* its end hands the list back */
 	SGP_SLOT_OURS = 1 << 3,      /* not the caller's: he never hears of it */
 	SGP_SLOT_WINDOW = 1 << 4,    /* a bind or an invalidation of slot->window */
+	SGP_SLOT_UNTAKEN = 1 << 5,   /* the device does not have it: no completion retires it */
 };
 
 /* What is used each time comes first: a cache line. */
@@ -70,7 +71,8 @@ struct sgp_slot {
 	uint16_t num_chunk, num_sge;
 	uint16_t parts;       /* of a leader: slots of its group, itself included; 1: no group */
 	uint16_t to_lead;     /* how many slots on the leader is */
-	uint8_t flags;        /* enum sgp_slot_flags; not changed while it's posted */
+	uint8_t flags;        /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
+	                         any request behind it is posted */
 	uint8_t opcode;       /* enum ibv_wc_opcode: all that we use are below 256 */
 	bool ended;           /* waits for its group, or in the pending list; the poller's */
 	_Atomic int error;    /* the provider's, of a post that it may have half taken; else 0 */
@@ -137,8 +139,8 @@ static inline uint64_t sgp_side_offer(struct sgp_side *side)
 /* Take the slots from seq to head back: the device has none of them. The poster's. */
 void sgp_side_withdraw(struct sgp_side *side, uint32_t seq);
 
-/* Count side->unsignalled anew, seq being the first slot that the device does not have. */
-void sgp_side_recount(struct sgp_side *side, uint32_t seq);
+/* Count side->unsignalled anew, when the device did not take all. The poster's. */
+void sgp_side_recount(struct sgp_side *side);
 
 /* The slot that a wr_id names, if it is the one that is posted there; else NULL. The poller's. */
 static inline struct sgp_slot *sgp_side_find(struct sgp_side *side, uint64_t wr_id)

@@ -159,7 +159,8 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 
 /*
  * The signalled request at seq has completed: so have the unsignalled ones before it (law 3).
- * Signalled ones are left for their own completion.
+ * Signalled ones are left for their own completion, and those that the device did not take for
+ * the inbox, where they are linked.
  */
 static void retire_before(struct sgp_side *side, uint32_t seq)
 {
@@ -167,7 +168,8 @@ static void retire_before(struct sgp_side *side, uint32_t seq)
 		uint64_t wr_id = side->wr_base | side->reaped++;
 		struct sgp_slot *slot = sgp_side_find(side, wr_id);
 
-		if (slot && !slot->ended && !(slot->flags & SGP_SLOT_SIGNALLED))
+		if (slot && !slot->ended &&
+		    !(slot->flags & (SGP_SLOT_SIGNALLED | SGP_SLOT_UNTAKEN)))
 			drop_group(side, slot);
 	}
 	if (seq == side->reaped)

@@ -30,15 +30,16 @@ static uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end
 	if ((int32_t)(accepted_end - end) > 0)
 		end = accepted_end;
 	sgp_side_withdraw(side, end);
-	sgp_side_recount(side, first);
-	if (side->unsignalled)
-		sgp_cq_list(ep->cq, ep);
 	for (uint32_t seq = first; seq != end; seq++) {
 		struct sgp_slot *slot = sgp_side_slot(side, seq);
 
+		slot->flags |= SGP_SLOT_UNTAKEN;
 		atomic_store_explicit(&slot->error, err, memory_order_relaxed);
 		sgp_cq_send_back(ep->cq, slot);
 	}
+	sgp_side_recount(side);
+	if (side->unsignalled)
+		sgp_cq_list(ep->cq, ep);
 	return end;
 }
 

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The queues' corners: orders of events between a poster, a poller and the device that are rare,
+ * made to happen where the inline ibv_poll_cq(3) and ibv_post_send(3) find the device's functions.
+ */
+#include <check.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "rig.h"
+
+static struct rig rig;
+static struct rig_side *a, *b;
+static int context[8];
+
+static struct {
+	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
+	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
+	int taken; /* requests of the next chain that are taken; -1: all, -2: all, with an error */
+	void (*before_poll)(void); /* once */
+	void (*after_poll)(void);  /* once */
+} fake;
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct ibv_send_wr *last = NULL, *first = wr;
+	int taken = fake.taken;
+
+	fake.taken = -1;
+	if (taken == -1)
+		return fake.post_send(qp, wr, bad);
+	if (taken == -2) {
+		ck_assert_int_eq(fake.post_send(qp, wr, bad), 0);
+		return EIO;
+	}
+	for (; taken && wr; taken--) {
+		last = wr;
+		wr = wr->next;
+	}
+	if (last) {
+		last->next = NULL;
+		ck_assert_int_eq(fake.post_send(qp, first, bad), 0);
+		last->next = wr;
+	}
+	*bad = wr;
+	return ENOMEM;
+}
+
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	void (*before)(void) = fake.before_poll, (*after)(void) = fake.after_poll;
+	int got;
+
+	fake.before_poll = fake.after_poll = NULL;
+	if (before)
+		before();
+	got = fake.poll_cq(cq, n, wc);
+	if (after)
+		after();
+	return got;
+}
+
+static void open_rig(struct rig_attr attr)
+{
+	rig_open(&rig, &attr);
+	a = &rig.side[0];
+	b = &rig.side[1];
+	fake.post_send = a->id->verbs->ops.post_send;
+	fake.poll_cq = a->id->verbs->ops.poll_cq;
+	fake.taken = -1;
+	a->id->verbs->ops.post_send = post_send;
+	a->id->verbs->ops.poll_cq = poll_cq;
+}
+
+static void close_rig(void)
+{
+	rig_close(&rig);
+	rig_check_no_leak();
+}
+
+static int send_one(struct rig_side *side, void *ctx, int flags)
+{
+	struct sgp_chunk *chunk = rig_chunk(side, 1);
+	int ret = sgp_post_send(side->ep, ctx, chunk, 0, 64, flags);
+
+	if (ret)
+		sgp_chunk_put(chunk);
+	return ret;
+}
+
+static void half_taken_then_a_send(void)
+{
+	ck_assert_int_eq(send_one(a, &context[0], SGP_BATCH), 0);
+	ck_assert_int_eq(send_one(a, &context[1], SGP_BATCH), 0);
+	fake.taken = 1;
+	ck_assert_int_eq(sgp_ep_submit(a->ep), -1);
+	ck_assert_int_eq(send_one(a, &context[2], IBV_SEND_SIGNALED), 0);
+}
+
+START_TEST(a_later_completion_does_not_retire_what_was_not_taken)
+{
+	open_rig((struct rig_attr){0});
+	rig_post_recv(b, NULL);
+	rig_post_recv(b, NULL);
+	/* Between the poller's look into its inbox and its look at the device. */
+	fake.before_poll = half_taken_then_a_send;
+	ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 1);
+	ck_assert_ptr_eq(a->wc[0].context, &context[2]);
+	ck_assert_int_eq(a->wc[0].error, 0);
+	ck_assert_int_eq(send_one(a, &context[3], 0), 0);
+	rig_reap(a, 1);
+	ck_assert_ptr_eq(a->wc[0].context, &context[1]);
+	ck_assert_int_eq(a->wc[0].error, ENOMEM);
+	close_rig();
+}
+END_TEST
+
+START_TEST(a_second_refusal_forgets_no_tail)
+{
+	open_rig((struct rig_attr){0});
+	rig_post_recv(b, NULL);
+	for (int flags = 0; flags <= IBV_SEND_SIGNALED; flags += IBV_SEND_SIGNALED) {
+		rig_post_recv(b, NULL);
+		ck_assert_int_eq(send_one(a, &context[0], SGP_BATCH), 0);
+		ck_assert_int_eq(send_one(a, &context[1], SGP_BATCH | flags), 0);
+		fake.taken = 1;
+		ck_assert_int_eq(sgp_ep_submit(a->ep), -1);
+		rig_reap(a, 1);
+		ck_assert_ptr_eq(a->wc[0].context, &context[1]);
+		fake.taken = 0;
+		ck_assert_int_eq(send_one(a, &context[2], 0), -1);
+		ck_assert_int_eq(sgp_ep_sync(a->ep), 0);
+		ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
+		rig_check_live(a, 0);
+	}
+	close_rig();
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("corners");
+	TCase *tc = tcase_create("rare orders");
+	SRunner *runner = srunner_create(suite);
+	int failed;
+
+	suite_add_tcase(suite, tc);
+	tcase_set_timeout(tc, 20);
+	tcase_add_test(tc, a_later_completion_does_not_retire_what_was_not_taken);
+	tcase_add_test(tc, a_second_refusal_forgets_no_tail);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed != 0;
+}
