@@ -97,21 +97,38 @@ static bool is_owed(const struct sgp_slot *leader)
 	return leader->flags & SGP_SLOT_WANTED || leader->done.status != IBV_WC_SUCCESS;
 }
 
-/* Fill in the list that a group hands back. There is room: the post has seen to that. */
+/* Whether an SGE goes on where the list ends: the message limit had cut it in two. */
+static bool continues(const struct sgp_sgl *sgl, const struct ibv_sge *next)
+{
+	const struct ibv_sge *last = sgl->sge + sgl->num_sge - 1;
+
+	return sgl->num_sge && last->addr + last->length == next->addr &&
+	       last->lkey == next->lkey &&
+	       (uint64_t)last->length + next->length <= SGP_MAX_SGE_LENGTH;
+}
+
+/*
+ * Fill in the list that a group hands back. There is room for as many SGEs as it had when it was
+ * posted: the post has seen to that.
+ */
 static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, struct sgp_sgl *sgl)
 {
 	uint32_t first = seq_of(leader) - leader->parts + 1u;
 
 	for (uint32_t i = 0; i < leader->parts; i++) {
 		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
+		int cut = i && slot->num_sge && continues(sgl, slot->sge);
 
-		memcpy(sgl->sge + sgl->num_sge, slot->sge, slot->num_sge * sizeof *slot->sge);
+		if (cut)
+			sgl->sge[sgl->num_sge - 1].length += slot->sge[0].length;
+		memcpy(sgl->sge + sgl->num_sge, slot->sge + cut,
+		       (size_t)(slot->num_sge - cut) * sizeof *slot->sge);
 		memcpy(sgl->chunk + sgl->num_chunk, slot->chunk,
 		       slot->num_chunk * sizeof(struct sgp_chunk *));
 		sgl->num_chunk += slot->num_chunk;
 		for (int j = 0; j < slot->num_sge; j++)
 			sgl->length += slot->sge[j].length;
-		sgl->num_sge += slot->num_sge;
+		sgl->num_sge += slot->num_sge - cut;
 	}
 	sgl->pds = leader->pds;
 	sgl->access = leader->access;
@@ -123,7 +140,7 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 	const struct sgp_done *done = &leader->done;
 	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
 
-	if (wc->sgl.num_chunk)
+	if (wc->sgl.num_chunk || wc->sgl.num_sge)
 		sgp_sgl_clear(&wc->sgl);
 	wc->context = leader->context;
 	wc->ep = ep;
