@@ -163,7 +163,8 @@ enum {
 /*
  * Take a chunk of at least size bytes; the caller gets one reference.
  *
- * The smallest class that is large enough serves, in constant time. The chunk's memory is registered
+ * The smallest class that is large enough serves; finding it takes the same few steps whatever the
+ * number of classes. The chunk's memory is registered
  * and holds whatever was in it before. flags: SGP_MAY_GROW, SGP_GET_RESERVED, or 0.
  * Free chunks in the caches of other threads are found too. Not for signal handlers.
  * Returns the chunk, to be ended by sgp_chunk_put(), sgp_sgl_append() or another call that takes

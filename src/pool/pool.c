@@ -23,17 +23,28 @@
 
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 {
-	struct sgp_class *cls = pool->classes, *end = cls + pool->nclasses;
+	const struct sgp_class *largest = &pool->classes[pool->nclasses - 1];
+	uint32_t low, high;
+	size_t octave;
 
 	if (size == 0)
 		return sgp_fail_null(EINVAL, "a chunk of 0 bytes");
-	if (size > end[-1].cut.size)
+	if (size > largest->cut.size)
 		return sgp_fail_null(EMSGSIZE, "%zu bytes: the pool's largest chunks have %u", size,
-				     end[-1].cut.size);
-	/* Few classes share a power of two. */
-	for (cls += pool->first_class[sgp_octave(size)]; cls->cut.size < size; cls++)
-		;
-	return cls;
+				     largest->cut.size);
+	/* Among the classes that share size's power of two, and the first one above it. */
+	octave = sgp_octave(size);
+	low = pool->first_class[octave];
+	high = pool->first_class[octave + 1];
+	while (low < high) {
+		uint32_t middle = (low + high) / 2;
+
+		if (pool->classes[middle].cut.size < size)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return &pool->classes[low];
 }
 
 static size_t granules_of(const struct sgp_class *cls, size_t chunks, size_t granule)
@@ -212,10 +223,9 @@ static int fill_tables(struct sgp_pool *pool)
 
 		while (i < pool->nclasses && pool->classes[i].cut.size < least)
 			i++;
-		if (i == pool->nclasses)
-			break;
-		pool->first_class[octave] = (uint16_t)i;
-		pool->slot[octave] = pool->classes[i].slot;
+		pool->first_class[octave] = (uint16_t)(i < pool->nclasses ? i : pool->nclasses - 1);
+		if (i < pool->nclasses)
+			pool->slot[octave] = pool->classes[i].slot;
 	}
 	for (i = 1; i < pool->nclasses; i++)
 		if (pool->classes[i].cut.size == pool->classes[i - 1].cut.size)

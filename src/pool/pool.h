@@ -27,7 +27,8 @@ struct sgp_helper {
 
 struct sgp_pool {
 	uint16_t slot[SGP_OCTAVES];        /* of first_class; known to sgpool/inline.h */
-	uint16_t first_class[SGP_OCTAVES]; /* the smallest class for sizes 2^(i-1) < size <= 2^i */
+	uint16_t first_class[SGP_OCTAVES]; /* the smallest class for sizes 2^(i-1) < size <= 2^i;
+					    * the largest one where there is none */
 	uint32_t nclasses;
 	struct sgp_class *classes; /* [nclasses], the smallest size first */
 	struct sgp_memory mem;
