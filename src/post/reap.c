@@ -174,20 +174,54 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 	free_group(side, leader); /* the poster may fill it again now */
 }
 
+/* ---- the pending list ---- */
+
+static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
+{
+	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
+
+	if (!is_owed(leader)) {
+		drop_group(side, leader);
+		return;
+	}
+	leader->next = NULL;
+	*cq->pending_end = leader;
+	cq->pending_end = &leader->next;
+	ep->pending++;
+}
+
+/* A slot that no completion ends. */
+static void end_with(struct sgp_slot *slot, enum ibv_wc_status status)
+{
+	slot->done = (struct sgp_done){
+		.status = status,
+		.error = atomic_load_explicit(&slot->error, memory_order_relaxed)};
+}
+
+/* ---- a completion of the device ---- */
+
 /*
  * The signalled request at seq has completed: so have the unsignalled ones before it (law 3).
  * Signalled ones are left for their own completion, and those that the device did not take for
  * the inbox, where they are linked.
  */
-static void retire_before(struct sgp_side *side, uint32_t seq)
+static void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t seq)
 {
+	struct sgp_side *side = &ep->send;
+
 	while ((int32_t)(seq - side->reaped) > 0) {
 		uint64_t wr_id = side->wr_base | side->reaped++;
 		struct sgp_slot *slot = sgp_side_find(side, wr_id);
 
-		if (slot && !slot->ended &&
-		    !(slot->flags & (SGP_SLOT_SIGNALLED | SGP_SLOT_UNTAKEN)))
+		if (!slot || slot->ended || slot->flags & (SGP_SLOT_SIGNALLED | SGP_SLOT_UNTAKEN))
+			continue;
+		if (!atomic_load_explicit(&slot->error, memory_order_relaxed)) {
 			drop_group(side, slot);
+			continue;
+		}
+		/* Queued with an error, which is owed. */
+		end_with(slot, IBV_WC_GENERAL_ERR);
+		keep(cq, ep, end_slot(side, slot));
 	}
 	if (seq == side->reaped)
 		side->reaped++;
@@ -218,7 +252,7 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 		done->status = IBV_WC_GENERAL_ERR;
 	*which = ep;
 	if (side == &ep->send) {
-		retire_before(side, (uint32_t)raw->wr_id);
+		retire_before(cq, ep, (uint32_t)raw->wr_id);
 	} else if (raw->status == IBV_WC_SUCCESS) {
 		done->byte_len = raw->byte_len;
 		done->imm_data = raw->imm_data;
@@ -236,29 +270,7 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 	return end_slot(side, slot);
 }
 
-/* ---- the pending list ---- */
-
-static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
-{
-	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
-
-	if (!is_owed(leader)) {
-		drop_group(side, leader);
-		return;
-	}
-	leader->next = NULL;
-	*cq->pending_end = leader;
-	cq->pending_end = &leader->next;
-	ep->pending++;
-}
-
-/* A slot that no completion ends. */
-static void end_with(struct sgp_slot *slot, enum ibv_wc_status status)
-{
-	slot->done = (struct sgp_done){
-		.status = status,
-		.error = atomic_load_explicit(&slot->error, memory_order_relaxed)};
-}
+/* ---- emptying the lists ---- */
 
 /* What posters sent back: accepted, but not taken by the device. */
 static void take_untaken(struct sgp_cq *cq)
@@ -379,6 +391,7 @@ void sgp_cq_keep_all_locked(struct sgp_cq *cq)
 void sgp_cq_attend_locked(struct sgp_cq *cq)
 {
 	struct sgp_ep *ep, *next;
+	int err;
 
 	sgp_lock(&cq->inbox_lock);
 	ep = cq->attention;
@@ -389,9 +402,11 @@ void sgp_cq_attend_locked(struct sgp_cq *cq)
 		next = ep->next;
 		sgp_lock(&ep->send.lock);
 		ep->listed = false;
-		/* Full: a signalled request is on its way, and what is behind it stays listed. */
-		if (!atomic_load_explicit(&ep->stopped, memory_order_relaxed) &&
-		    sgp_ep_sync_locked(ep) == EAGAIN)
+		/* Full: a signalled request is on its way, and what is behind it stays listed. A
+		 * stopped one's tail is flushed; what it had gathered ends with the error. */
+		if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+			sgp_ep_ring_locked(ep, &err);
+		else if (sgp_ep_sync_locked(ep) == EAGAIN)
 			sgp_cq_list(cq, ep);
 		sgp_unlock(&ep->send.lock);
 	}
@@ -425,6 +440,8 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 			break;
 		}
 	}
+	if (got < n && cq->pending) /* a retired one had an error */
+		got += take_pending(cq, n - got, wc + got);
 	if (got) {
 		cq->empty_polls = 0;
 	} else if (++cq->empty_polls >= PATIENCE) {

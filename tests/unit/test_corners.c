@@ -165,6 +165,47 @@ START_TEST(a_second_refusal_forgets_no_tail)
 }
 END_TEST
 
+START_TEST(an_error_of_an_unsignalled_request_that_was_queued_is_told)
+{
+	open_rig((struct rig_attr){0});
+	rig_post_recv(b, NULL);
+	rig_post_recv(b, NULL);
+	fake.taken = -2;
+	ck_assert_int_eq(send_one(a, &context[0], 0), 0);
+	ck_assert_int_eq(send_one(a, &context[1], IBV_SEND_SIGNALED), 0);
+	rig_reap(a, 2);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(a->wc[i].error, a->wc[i].context == &context[0] ? EIO : 0);
+	ck_assert_ptr_ne(a->wc[0].context, a->wc[1].context);
+	/* And the same when the request that retires it is the endpoint's own. */
+	rig_post_recv(b, NULL);
+	fake.taken = -2;
+	ck_assert_int_eq(send_one(a, &context[0], 0), 0);
+	ck_assert_int_eq(sgp_ep_sync(a->ep), 0);
+	ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 1);
+	ck_assert_ptr_eq(a->wc[0].context, &context[0]);
+	ck_assert_int_eq(a->wc[0].error, EIO);
+	close_rig();
+}
+END_TEST
+
+START_TEST(what_was_gathered_ends_when_the_endpoint_stops)
+{
+	struct sgp_chunk *chunk;
+
+	open_rig((struct rig_attr){0});
+	chunk = rig_chunk(a, 1);
+	ck_assert_int_eq(sgp_post_write(a->ep, &context[0], chunk, 0, 64, 0, 0, 1), 0);
+	ck_assert_int_eq(send_one(a, &context[1], IBV_SEND_SIGNALED | SGP_BATCH), 0);
+	rig_reap(a, 2);
+	ck_assert_ptr_eq(a->wc[0].context, &context[0]);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_REM_ACCESS_ERR);
+	ck_assert_ptr_eq(a->wc[1].context, &context[1]);
+	ck_assert_int_eq(a->wc[1].error, ESHUTDOWN);
+	close_rig();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -177,6 +218,8 @@ int main(void)
 	tcase_add_test(tc, a_read_cut_by_the_message_limit_comes_back_as_it_went);
 	tcase_add_test(tc, a_later_completion_does_not_retire_what_was_not_taken);
 	tcase_add_test(tc, a_second_refusal_forgets_no_tail);
+	tcase_add_test(tc, an_error_of_an_unsignalled_request_that_was_queued_is_told);
+	tcase_add_test(tc, what_was_gathered_ends_when_the_endpoint_stops);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
