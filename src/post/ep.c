@@ -304,17 +304,30 @@ int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
 
 /* ---- ending it ---- */
 
-/* No post any more, and none on its way. What was gathered is never sent: it ends as flushed. */
+/*
+ * No post any more, and none on its way. What was gathered is never sent: it ends as flushed. An
+ * unsignalled tail that may have succeeded gets a request that retires it, the last one.
+ */
 static void stop_posts(struct sgp_ep *ep)
 {
+	struct sgp_side *side = &ep->send;
+
+	sgp_lock(&side->lock);
+	if (!ep->nwr && !atomic_load(&ep->stopped))
+		(void)sgp_ep_sync_locked(ep);
 	atomic_store(&ep->stopped, true);
-	sgp_lock(&ep->send.lock);
+	for (uint32_t seq = side->head - ep->nwr; seq != side->head; seq++)
+		sgp_side_slot(side, seq)->flags |= SGP_SLOT_UNTAKEN;
 	ep->nwr = ep->accepted = 0;
-	sgp_unlock(&ep->send.lock);
+	sgp_unlock(&side->lock);
 	sgp_lock(&ep->recv.lock);
 	sgp_unlock(&ep->recv.lock);
 }
 
+/*
+ * Whether the device owes no completion. For an unsignalled request that had succeeded before it
+ * gives none.
+ */
 static bool is_idle_side(struct sgp_side *side)
 {
 	bool idle = true;
@@ -323,7 +336,8 @@ static bool is_idle_side(struct sgp_side *side)
 	for (uint32_t seq = side->tail; seq != side->head; seq++) {
 		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
 
-		if (slot && !slot->ended)
+		if (slot && !slot->ended &&
+		    (slot->flags & (SGP_SLOT_SIGNALLED | SGP_SLOT_UNTAKEN)) == SGP_SLOT_SIGNALLED)
 			idle = false;
 	}
 	sgp_unlock(&side->lock);

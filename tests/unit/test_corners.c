@@ -206,6 +206,46 @@ START_TEST(what_was_gathered_ends_when_the_endpoint_stops)
 }
 END_TEST
 
+/* A close without a time limit, for this would not end. */
+START_TEST(a_close_does_not_wait_for_what_gives_no_completion)
+{
+	struct sgp_chunk *chunk;
+
+	open_rig((struct rig_attr){0});
+	rig_post_recv(b, NULL);
+	switch (_i) {
+	case 0: /* it has succeeded, and nobody wanted to hear of it */
+		ck_assert_int_eq(send_one(a, NULL, 0), 0);
+		ck_assert_int_eq(sgp_ep_close(a->ep, -1), 0);
+		ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
+		break;
+	case 1: /* never sent */
+		ck_assert_int_eq(send_one(a, &context[0], IBV_SEND_SIGNALED | SGP_BATCH), 0);
+		ck_assert_int_eq(sgp_ep_close(a->ep, -1), 0);
+		ck_assert_int_eq(sgp_poll(a->cq, 2, a->wc), 1);
+		ck_assert_ptr_eq(a->wc[0].context, &context[0]);
+		ck_assert_int_eq(a->wc[0].status, IBV_WC_WR_FLUSH_ERR);
+		break;
+	default: /* one before the endpoint stopped, one that never went */
+		ck_assert_int_eq(send_one(a, &context[0], 0), 0);
+		ck_assert_int_eq(send_one(a, &context[1], SGP_BATCH), 0);
+		rig_post_recv(a, &context[2]);
+		chunk = rig_chunk(b, 1);
+		ck_assert_int_eq(sgp_post_write(b->ep, NULL, chunk, 0, 64, 0, 0, 1), 0);
+		rig_reap(b, 1); /* what was sent to it ... */
+		sgp_sgl_clear(&b->wc[0].sgl);
+		rig_reap(b, 1); /* ... and what it may not do: both ends are in error */
+		ck_assert_int_eq(b->wc[0].status, IBV_WC_REM_ACCESS_ERR);
+		ck_assert_int_eq(sgp_ep_close(a->ep, -1), 0);
+		ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 3);
+		for (int i = 0; i < 3; i++)
+			ck_assert_int_eq(a->wc[i].status, IBV_WC_WR_FLUSH_ERR);
+		break;
+	}
+	close_rig();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -220,6 +260,7 @@ int main(void)
 	tcase_add_test(tc, a_second_refusal_forgets_no_tail);
 	tcase_add_test(tc, an_error_of_an_unsignalled_request_that_was_queued_is_told);
 	tcase_add_test(tc, what_was_gathered_ends_when_the_endpoint_stops);
+	tcase_add_loop_test(tc, a_close_does_not_wait_for_what_gives_no_completion, 0, 3);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
