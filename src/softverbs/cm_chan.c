@@ -40,7 +40,13 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 
 void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 {
+	struct sw_list *l;
+
 	sw_lock();
+	sw_each (l, sw_cm_ids()) {
+		if (sw_outer(l, struct sw_id, link)->id.channel == channel)
+			sw_strict("rdma_destroy_event_channel: an id still uses it");
+	}
 	sw_count(SV_CM_CHANNELS, -1);
 	sw_unlock();
 	sw_cm_chan_free(sw_cm_chan(channel));

@@ -195,7 +195,9 @@ void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe)
 
 void sw_cq_push(struct sw_cq *cq, struct sw_cqe *cqe)
 {
-	if (!sw_cq_struck(cq, cqe))
+	bool faulty = cq->nheld || atomic_load_explicit(&sw_fault_rules, memory_order_relaxed) != 0;
+
+	if (!faulty || !sw_cq_struck(cq, cqe))
 		sw_cq_insert(cq, cqe);
 }
 

@@ -44,7 +44,7 @@ void sw_cq_held(struct sw_cq *cq)
 
 static bool struck(struct sw_cq *cq, struct sw_cqe *cqe)
 {
-	struct sw_strike s = sw_strike(SW_COMPLETION, 0);
+	struct sw_strike s = SW_STRIKE(SW_COMPLETION);
 	struct sw_cqe twin = *cqe;
 
 	switch (s.action) {

@@ -225,7 +225,7 @@ static int step(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 void sw_run(struct sw_qp *qp)
 {
 	while (qp->state == IBV_QPS_RTS && qp->sq.next != qp->sq.head) {
-		bool killed = !qp->wait && sw_strike(SW_MESSAGE, 0).action == SW_KILL;
+		bool killed = !qp->wait && SW_STRIKE(SW_MESSAGE).action == SW_KILL;
 		uint32_t at, byte_len = 0;
 		int st;
 

@@ -5,8 +5,6 @@
  * Chance comes from a generator with a seed, drawn in the order of the calls: the same seed and the
  * same calls give the same faults.
  */
-#include <stdatomic.h>
-
 #include "softverbs/sw.h"
 
 #define SW_CALL_NAME(name) #name,
@@ -17,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_ulong calls[SW_NTARGETS];
 static struct sw_rule *rules;
 static size_t nrules;
-static atomic_uint armed; /* rules there are, sv_fail_nth's included */
+atomic_uint sw_fault_rules; /* sv_fail_nth's included */
 static uint64_t state = 1;
 static struct sw_rule nth[SW_NCALLS + 1]; /* sv_fail_nth: one per name */
 static bool struck[SW_NCALLS + 1];
@@ -66,7 +64,7 @@ static struct sw_rule ask(enum sw_target target, uint64_t bytes)
 			struck[i] = true;
 			hit = nth[i];
 			nth[i].action = SW_PASS;
-			atomic_fetch_sub(&armed, 1);
+			atomic_fetch_sub(&sw_fault_rules, 1);
 		}
 	for (size_t i = 0; i < nrules; i++)
 		if (strikes(&rules[i], target, bytes) && !hit.action)
@@ -81,7 +79,7 @@ struct sw_strike sw_strike(enum sw_target target, uint64_t bytes)
 	struct sw_rule hit;
 
 	atomic_fetch_add_explicit(&calls[target], 1, memory_order_relaxed);
-	if (!atomic_load_explicit(&armed, memory_order_relaxed))
+	if (!atomic_load_explicit(&sw_fault_rules, memory_order_relaxed))
 		return s;
 	hit = ask(target, bytes);
 	if (hit.action == SW_REMOVE || hit.action == SW_DOWN || hit.action == SW_UP) {
@@ -110,7 +108,7 @@ int sw_fault_add(const struct sw_rule *rule)
 	if (r) {
 		rules = r;
 		rules[nrules++] = *rule;
-		atomic_fetch_add(&armed, 1);
+		atomic_fetch_add(&sw_fault_rules, 1);
 	}
 	pthread_mutex_unlock(&lock);
 	return r ? 0 : ENOMEM;
@@ -140,7 +138,7 @@ int sv_fail_nth(const char *call, uint64_t n, int err)
 		return sw_fail(EINVAL);
 	pthread_mutex_lock(&lock);
 	if (nth[i].action)
-		atomic_fetch_sub(&armed, 1);
+		atomic_fetch_sub(&sw_fault_rules, 1);
 	nth[i] = (struct sw_rule){.target = (enum sw_target)i,
 				  .action = err ? SW_FAIL : SW_PASS,
 				  .err = err,
@@ -149,7 +147,7 @@ int sv_fail_nth(const char *call, uint64_t n, int err)
 				  .chance = 1};
 	struck[i] = false;
 	if (err)
-		atomic_fetch_add(&armed, 1);
+		atomic_fetch_add(&sw_fault_rules, 1);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
@@ -196,6 +194,6 @@ void sv_faults_clear(void)
 	nrules = 0;
 	memset(nth, 0, sizeof nth);
 	memset(struck, 0, sizeof struck);
-	atomic_store(&armed, 0);
+	atomic_store(&sw_fault_rules, 0);
 	pthread_mutex_unlock(&lock);
 }

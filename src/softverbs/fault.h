@@ -6,6 +6,7 @@
 #ifndef SOFTVERBS_FAULT_H
 #define SOFTVERBS_FAULT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,7 +21,8 @@
 	X(alloc_pd)                                                                                \
 	X(dealloc_pd)                                                                              \
 	X(reg_mr)                                                                                  \
-	X(rereg_mr) X(dereg_mr) X(reg_dmabuf_mr) X(create_comp_channel) X(destroy_comp_channel) X( \
+	X(rereg_mr)                                                                                \
+	X(dereg_mr) X(reg_dmabuf_mr) X(create_comp_channel) X(destroy_comp_channel) X(             \
 		create_cq) X(resize_cq) X(destroy_cq) X(poll_cq) X(req_notify_cq) X(get_cq_event)  \
 		X(create_qp) X(modify_qp) X(query_qp) X(destroy_qp) X(post_send) X(post_recv) X(   \
 			create_srq) X(modify_srq) X(query_srq) X(destroy_srq) X(post_srq_recv)     \
@@ -78,6 +80,14 @@ struct sw_strike {
 	int err;
 	uint64_t arg;
 };
+
+extern atomic_uint sw_fault_rules; /* how many there are */
+
+/* For what happens too often to be counted for nothing: completions and messages. */
+#define SW_STRIKE(target)                                                                          \
+	(atomic_load_explicit(&sw_fault_rules, memory_order_relaxed)                               \
+		 ? sw_strike(target, 0)                                                            \
+		 : (struct sw_strike){.action = SW_PASS})
 
 /* Counts the call, and says what is to happen to it. Takes no lock but its own. */
 struct sw_strike sw_strike(enum sw_target target, uint64_t bytes);
