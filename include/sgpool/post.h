@@ -95,8 +95,10 @@ SGP_API int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms
 
 /*
  * A descriptor for poll(2) and epoll(7) that turns readable when a completion came after
- * sgp_cq_arm(). It belongs to the queue. To wait without losing one: arm, poll until it returns 0,
- * then sleep on the descriptor. Wake-ups without a completion are normal.
+ * sgp_cq_arm(), or when posts that came after it need seeing to, which the next sgp_cq_arm() does
+ * (SGP_BATCH, and what nobody asked a completion for). It belongs to the queue. To wait without losing
+ * one: arm, poll until it returns 0, then sleep on the descriptor. Wake-ups without a completion are
+ * normal.
  */
 SGP_API int sgp_cq_fd(const struct sgp_cq *cq);
 

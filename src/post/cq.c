@@ -40,8 +40,15 @@ void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep)
 	sgp_lock(&cq->inbox_lock);
 	ep->next = cq->attention;
 	cq->attention = ep;
-	atomic_store_explicit(&cq->inbox, true, memory_order_release);
+	atomic_store(&cq->inbox, true);
 	sgp_unlock(&cq->inbox_lock);
+}
+
+/* Either this sees that the queue is armed, or sgp_cq_arm() that there is something in the inbox. */
+void sgp_cq_rouse(struct sgp_cq *cq)
+{
+	if (atomic_load(&cq->armed) && atomic_exchange(&cq->armed, false))
+		sgp_cq_wake(cq);
 }
 
 static void unlist(struct sgp_cq *cq, struct sgp_ep *ep)
@@ -272,6 +279,7 @@ static void take_wakeups_locked(struct sgp_cq *cq)
 
 int sgp_cq_arm(struct sgp_cq *cq)
 {
+	bool more;
 	int err;
 
 	if (!cq)
@@ -279,11 +287,15 @@ int sgp_cq_arm(struct sgp_cq *cq)
 	sgp_lock(&cq->lock);
 	take_wakeups_locked(cq);
 	/* Whoever sleeps waits for completions: gathered posts and tails must give theirs. */
-	if (atomic_load_explicit(&cq->inbox, memory_order_acquire))
+	atomic_store(&cq->armed, true);
+	if (atomic_load(&cq->inbox))
 		sgp_cq_attend_locked(cq);
 	errno = 0;
 	err = sgp_provider_errno(ibv_req_notify_cq(cq->cq, 0));
-	if (cq->pending || cq->untaken)
+	sgp_lock(&cq->inbox_lock);
+	more = cq->pending || cq->untaken;
+	sgp_unlock(&cq->inbox_lock);
+	if (more)
 		sgp_cq_wake(cq);
 	sgp_unlock(&cq->lock);
 	return err ? sgp_fail(err, "ibv_req_notify_cq: %s", strerror(err)) : 0;
@@ -312,6 +324,8 @@ int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms)
 		if (sgp_cq_arm(cq))
 			return -1;
 		got = sgp_poll(cq, n, wc);
+		if (got == n) /* another may sleep whose event was taken here, and there is more */
+			sgp_cq_wake(cq);
 		if (got)
 			return got;
 		left = timeout_ms < 0 ? -1 : end - now_ms();

@@ -87,6 +87,7 @@ struct sgp_cq {
 	struct sgp_slot *untaken, **untaken_end;
 	struct sgp_ep *attention;
 	_Atomic bool inbox; /* there is something in it */
+	_Atomic bool armed; /* somebody may sleep: what is listed from now on has to wake him */
 };
 
 /*
@@ -104,6 +105,9 @@ void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot);
 
 /* See to the endpoint when the queue runs empty. A poster's, under the send side's lock. */
 void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep);
+
+/* Wake whoever sleeps since it armed the queue, to see to what has been listed. A poster's. */
+void sgp_cq_rouse(struct sgp_cq *cq);
 
 /* Fill in up to n completions: the pending ones first, then the device's. The lock is held. */
 int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc);

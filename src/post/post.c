@@ -126,8 +126,10 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 			err = errno;
 		}
 	}
-	if ((ep->send.unsignalled || ep->nwr) && !ep->listed)
+	if ((ep->send.unsignalled || ep->nwr) && !ep->listed) {
 		sgp_cq_list(ep->cq, ep);
+		sgp_cq_rouse(ep->cq);
+	}
 	if (ret)
 		count_refusal(ep, err);
 	sgp_unlock(&ep->send.lock);

@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -246,6 +247,51 @@ START_TEST(a_close_does_not_wait_for_what_gives_no_completion)
 }
 END_TEST
 
+START_TEST(an_armed_queue_wakes_for_a_tail)
+{
+	struct pollfd pfd = {.events = POLLIN};
+
+	open_rig((struct rig_attr){0});
+	rig_post_recv(b, NULL);
+	pfd.fd = sgp_cq_fd(a->cq);
+	ck_assert_int_eq(sgp_cq_arm(a->cq), 0);
+	ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
+	/* Another thread, or another event of the same loop, posts while it sleeps. */
+	ck_assert_int_eq(send_one(a, NULL, _i ? SGP_BATCH : 0), 0);
+	for (int i = 0; i < 3 && poll(&pfd, 1, 1000) == 1; i++) {
+		ck_assert_int_eq(sgp_cq_arm(a->cq), 0);
+		ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
+	}
+	rig_check_live(a, 0);
+	close_rig();
+}
+END_TEST
+
+static void two_arrive(void)
+{
+	ck_assert_int_eq(send_one(b, NULL, IBV_SEND_SIGNALED), 0);
+	ck_assert_int_eq(send_one(b, NULL, IBV_SEND_SIGNALED), 0);
+}
+
+START_TEST(one_waiter_leaves_the_other_its_wake_up)
+{
+	struct pollfd pfd = {.events = POLLIN};
+
+	open_rig((struct rig_attr){0});
+	rig_post_recv(a, NULL);
+	rig_post_recv(a, NULL);
+	/* One waiter sleeps on the descriptor ... */
+	pfd.fd = sgp_cq_fd(a->cq);
+	ck_assert_int_eq(sgp_cq_arm(a->cq), 0);
+	ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
+	/* ... and the event for two completions comes as another finds none and arms. */
+	fake.after_poll = two_arrive;
+	ck_assert_int_eq(sgp_wait(a->cq, 1, a->wc, 1000), 1);
+	ck_assert_int_eq(poll(&pfd, 1, 0), 1);
+	close_rig();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -261,6 +307,8 @@ int main(void)
 	tcase_add_test(tc, an_error_of_an_unsignalled_request_that_was_queued_is_told);
 	tcase_add_test(tc, what_was_gathered_ends_when_the_endpoint_stops);
 	tcase_add_loop_test(tc, a_close_does_not_wait_for_what_gives_no_completion, 0, 3);
+	tcase_add_loop_test(tc, an_armed_queue_wakes_for_a_tail, 0, 2);
+	tcase_add_test(tc, one_waiter_leaves_the_other_its_wake_up);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
