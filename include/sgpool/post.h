@@ -82,7 +82,8 @@ SGP_API int sgp_cq_destroy(struct sgp_cq *cq);
  * Reap up to n completions into wc[0 .. n - 1], in the shape of ibv_poll_cq(3).
  *
  * Returns how many were filled in, 0 when there was none; -1 with errno when the queue itself has
- * failed (EIO for an overrun); completions reaped before that come first.
+ * failed (EIO for an overrun); completions reaped before that come first. -1 with EINVAL when wc was
+ * made for a queue of shorter lists; nothing is reaped then.
  */
 SGP_API int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc);
 

@@ -242,6 +242,9 @@ __attribute__((flatten)) int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *w
 
 	if (!cq || !wc || n < 1)
 		return sgp_fail(EINVAL, "poll: a queue and room for a completion are needed");
+	if (wc->sgl.max_sge < cq->max_sge || wc->sgl.max_chunk < cq->max_chunk)
+		return sgp_fail(EINVAL, "poll: the completions' lists are too small for this "
+					"queue: make them with its sgp_wc_alloc()");
 	sgp_lock(&cq->lock);
 	got = sgp_cq_reap_locked(cq, n, wc);
 	sgp_unlock(&cq->lock);

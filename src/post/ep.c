@@ -201,6 +201,7 @@ static void free_ep(struct sgp_ep *ep)
 struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
 {
 	struct sgp_ep *ep;
+	int err;
 
 	if (check_attr(id, attr))
 		return NULL;
@@ -223,7 +224,9 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 	return ep;
 
 no_gathering:
+	err = errno;
 	destroy_qp(ep);
+	errno = err;
 no_qp:
 	sgp_cq_detach(ep->cq, ep);
 no_place:

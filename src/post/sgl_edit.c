@@ -104,6 +104,8 @@ void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length)
 		sgl->sge[sgl->num_sge - 1].length -= (uint32_t)excess;
 	sgl->length = length;
 	drop_unused(sgl);
+	if (!length)
+		sgp_sgl_reset(sgl); /* domains and rights of what it had bind it no more */
 }
 
 int sgp_sgl_trim(struct sgp_sgl *sgl, uint64_t length)

@@ -11,6 +11,18 @@
 
 #include "rig.h"
 
+/* Allocations of that size fail; 0: none. */
+static size_t no_memory_for;
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+	if (size == no_memory_for && size)
+		return NULL;
+	return __real_malloc(size);
+}
+
 static struct rig rig;
 static struct rig_side *a, *b;
 static int context[8];
@@ -247,6 +259,34 @@ START_TEST(a_close_does_not_wait_for_what_gives_no_completion)
 }
 END_TEST
 
+START_TEST(completions_too_small_for_a_list_are_refused)
+{
+	struct sgp_cq_attr attr = {.cqe = 4, .max_sge = 1};
+	struct sgp_cq *small;
+	struct sgp_wc *wc;
+	SGP_SGL(sgl, 4);
+
+	open_rig((struct rig_attr){0});
+	small = sgp_cq_create(a->id->verbs, &attr);
+	ck_assert_ptr_nonnull(small);
+	wc = sgp_wc_alloc(small, 1);
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(b, 0), 8, 100), 0);
+	ck_assert_int_eq(sgp_post_recvv(b->ep, &context[0], &sgl), 0);
+	ck_assert_int_eq(send_one(a, NULL, IBV_SEND_SIGNALED), 0);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(sgp_poll(b->cq, 1, wc), -1);
+		ck_assert_int_eq(errno, EINVAL);
+	}
+	rig_reap(b, 1);
+	ck_assert_ptr_eq(b->wc[0].context, &context[0]);
+	ck_assert_uint_eq(b->wc[0].byte_len, 64);
+	sgp_wc_free(wc);
+	ck_assert_int_eq(sgp_cq_destroy(small), 0);
+	close_rig();
+}
+END_TEST
+
 START_TEST(an_armed_queue_wakes_for_a_tail)
 {
 	struct pollfd pfd = {.events = POLLIN};
@@ -292,6 +332,50 @@ START_TEST(one_waiter_leaves_the_other_its_wake_up)
 }
 END_TEST
 
+START_TEST(an_emptied_list_is_as_a_new_one)
+{
+	char foreign[8] = "";
+	SGP_SGL(sgl, 2);
+	struct sgp_sgl fresh;
+
+	open_rig((struct rig_attr){0});
+	fresh = sgl;
+	ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, 1), 0, 8), 0);
+	ck_assert_int_eq(sgp_sgl_append_foreign(&sgl, foreign, 8), 0);
+	ck_assert_int_eq(sgp_sgl_trim(&sgl, 0), 0);
+	ck_assert_mem_eq(&sgl, &fresh, sizeof sgl);
+	close_rig();
+}
+END_TEST
+
+START_TEST(without_memory_for_inline_payloads_nothing_is_made)
+{
+	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 16,
+					   .max_recv_wr = 1,
+					   .max_inline_data = 100}};
+	struct sgp_cq_attr cq = {.cqe = 32};
+	struct sgp_ep_info info;
+	struct sgp_ep *ep;
+
+	open_rig((struct rig_attr){0});
+	attr.pd = a->pd;
+	attr.cq = sgp_cq_create(a->id->verbs, &cq);
+	ck_assert_ptr_nonnull(attr.cq);
+	ep = sgp_ep_create(NULL, &attr);
+	ck_assert_msg(ep != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_ep_query(ep, &info), 0);
+	ck_assert_int_eq(sgp_ep_close(ep, 0), 0);
+	ck_assert_int_eq(sgp_ep_destroy(ep), 0);
+	no_memory_for = 16 * info.max_inline + 1;
+	errno = 0;
+	ck_assert_ptr_null(sgp_ep_create(NULL, &attr));
+	no_memory_for = 0;
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_int_eq(sgp_cq_destroy(attr.cq), 0);
+	close_rig();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -307,8 +391,11 @@ int main(void)
 	tcase_add_test(tc, an_error_of_an_unsignalled_request_that_was_queued_is_told);
 	tcase_add_test(tc, what_was_gathered_ends_when_the_endpoint_stops);
 	tcase_add_loop_test(tc, a_close_does_not_wait_for_what_gives_no_completion, 0, 3);
+	tcase_add_test(tc, completions_too_small_for_a_list_are_refused);
 	tcase_add_loop_test(tc, an_armed_queue_wakes_for_a_tail, 0, 2);
 	tcase_add_test(tc, one_waiter_leaves_the_other_its_wake_up);
+	tcase_add_test(tc, an_emptied_list_is_as_a_new_one);
+	tcase_add_test(tc, without_memory_for_inline_payloads_nothing_is_made);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
