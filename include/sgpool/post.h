@@ -252,7 +252,7 @@ struct sgp_wr {
  *   ESHUTDOWN   the endpoint is closing or in error
  *   EXDEV       memory that is not registered on the queue pair's protection domain
  *   EACCES      the memory's registration doesn't allow what the device would do with it
- *   EFAULT      foreign memory, and the post would not go inline
+ *   EFAULT      foreign memory, and no IBV_SEND_INLINE
  *   EOPNOTSUPP  the device or the queue pair's type does not have the operation
  *   EINVAL      flags or opcode are wrong, or they don't go together
  *   ENOBUFS     with SGP_LINEARISE: no chunk for the copy
@@ -296,8 +296,8 @@ SGP_API int sgp_post_recv(struct sgp_ep *ep, void *context, struct sgp_chunk *ch
 /*
  * Give the device what posts with SGP_BATCH have gathered, with one doorbell.
  *
- * Returns 0, also when there was nothing. -1 with the provider's errno when it did not take all: each
- * of those operations gets a completion with wc.error set, as their posts had been accepted.
+ * Returns 0, also when there was nothing. -1 with the provider's errno when it did not take all, or
+ * ESHUTDOWN on an endpoint that has stopped: each of those operations gets a completion with wc.error set, as their posts had been accepted.
  */
 SGP_API int sgp_ep_submit(struct sgp_ep *ep);
 

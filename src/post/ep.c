@@ -80,10 +80,14 @@ static int check_device(struct sgp_ep *ep, const struct rdma_cm_id *id,
 		ep->type = attr->qp_type;
 	else
 		ep->type = id && id->ps == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
-	if (ep->type == IBV_QPT_UD)
+	if (ep->type == IBV_QPT_UD) {
 		ep->lacks = SGP_KIND_ONE_SIDED | SGP_KIND_INV;
-	else if (ep->iwarp)
+		/* A datagram is one packet. */
+		if (port.active_mtu >= IBV_MTU_256 && port.active_mtu <= IBV_MTU_4096)
+			ep->max_msg = 128u << port.active_mtu;
+	} else if (ep->iwarp) {
 		ep->lacks = SGP_KIND_IMM | SGP_KIND_ATOMIC;
+	}
 	ep->special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD;
 	return 0;
 }

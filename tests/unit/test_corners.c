@@ -376,6 +376,31 @@ START_TEST(without_memory_for_inline_payloads_nothing_is_made)
 }
 END_TEST
 
+START_TEST(a_datagram_is_at_most_a_packet)
+{
+	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 2, .max_recv_wr = 2},
+				   .qp_type = IBV_QPT_UD};
+	struct sgp_cq_attr cq = {.cqe = 4};
+	struct ibv_port_attr port;
+	struct sgp_ep_info info;
+	struct sgp_ep *ep;
+
+	open_rig((struct rig_attr){0});
+	ck_assert_int_eq(ibv_query_port(a->id->verbs, 1, &port), 0);
+	attr.pd = a->pd;
+	attr.cq = sgp_cq_create(a->id->verbs, &cq);
+	ck_assert_ptr_nonnull(attr.cq);
+	ep = sgp_ep_create(NULL, &attr);
+	ck_assert_msg(ep != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_ep_query(ep, &info), 0);
+	ck_assert_uint_eq(info.max_msg, 128u << port.active_mtu);
+	ck_assert_int_eq(sgp_ep_close(ep, 0), 0);
+	ck_assert_int_eq(sgp_ep_destroy(ep), 0);
+	ck_assert_int_eq(sgp_cq_destroy(attr.cq), 0);
+	close_rig();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -396,6 +421,7 @@ int main(void)
 	tcase_add_test(tc, one_waiter_leaves_the_other_its_wake_up);
 	tcase_add_test(tc, an_emptied_list_is_as_a_new_one);
 	tcase_add_test(tc, without_memory_for_inline_payloads_nothing_is_made);
+	tcase_add_test(tc, a_datagram_is_at_most_a_packet);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
