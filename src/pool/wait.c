@@ -9,6 +9,7 @@
 #include "pool/get.h"
 #include "pool/pool.h"
 #include "pool/probe.h"
+#include "pool/served.h"
 
 /* A waiter's state. */
 enum {
@@ -75,6 +76,30 @@ void sgp_serve_locked(struct sgp_class *cls, struct sgp_waiter **served)
 	}
 }
 
+_Thread_local struct sgp_served sgp_served;
+
+static void keep_back(struct sgp_waiter *waiter)
+{
+	waiter->next = NULL;
+	if (sgp_served.first)
+		sgp_served.last->next = waiter;
+	else
+		sgp_served.first = waiter;
+	sgp_served.last = waiter;
+}
+
+void sgp_served_run_kept(void)
+{
+	struct sgp_waiter *waiter;
+	int err = errno;
+
+	while ((waiter = sgp_served.first)) {
+		sgp_served.first = waiter->next;
+		waiter->ready(waiter);
+	}
+	errno = err;
+}
+
 void sgp_served_run(struct sgp_waiter *served)
 {
 	struct sgp_waiter *waiter, *in_order = NULL;
@@ -86,7 +111,10 @@ void sgp_served_run(struct sgp_waiter *served)
 	}
 	while ((waiter = in_order)) {
 		in_order = waiter->next;
-		waiter->ready(waiter);
+		if (sgp_served.held)
+			keep_back(waiter);
+		else
+			waiter->ready(waiter);
 	}
 }
 

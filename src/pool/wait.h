@@ -21,7 +21,7 @@ static inline bool sgp_waited_for_locked(const struct sgp_class *cls, int flags)
 
 /*
  * Serve whom the centre has enough chunks for. Those with a ready() are put in front of *served, to
- * be handed to sgp_served_run() when no lock is held.
+ * be handed to sgp_served_run() when no lock is held (of the pool's: see served.h for others').
  */
 void sgp_serve_locked(struct sgp_class *cls, struct sgp_waiter **served);
 void sgp_served_run(struct sgp_waiter *served);

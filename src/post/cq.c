@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "pool/errmsg.h"
+#include "pool/served.h"
 #include "post/ep.h"
 
 /* ---- the inbox ---- */
@@ -44,7 +45,8 @@ void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep)
 	sgp_unlock(&cq->inbox_lock);
 }
 
-/* Either this sees that the queue is armed, or sgp_cq_arm() that there is something in the inbox. */
+/* Either this sees that the queue is armed, or sgp_cq_arm() that there is something in the inbox.
+ */
 void sgp_cq_rouse(struct sgp_cq *cq)
 {
 	if (atomic_load(&cq->armed) && atomic_exchange(&cq->armed, false))
@@ -245,9 +247,11 @@ __attribute__((flatten)) int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *w
 	if (wc->sgl.max_sge < cq->max_sge || wc->sgl.max_chunk < cq->max_chunk)
 		return sgp_fail(EINVAL, "poll: the completions' lists are too small for this "
 					"queue: make them with its sgp_wc_alloc()");
+	sgp_served_hold();
 	sgp_lock(&cq->lock);
 	got = sgp_cq_reap_locked(cq, n, wc);
 	sgp_unlock(&cq->lock);
+	sgp_served_release();
 	return got;
 }
 

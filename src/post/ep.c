@@ -15,6 +15,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/served.h"
 #include "post/plan.h"
 
 /* ---- making one ---- */
@@ -362,10 +363,12 @@ static void drain(struct sgp_ep *ep, int timeout_ms)
 		bool idle;
 		int64_t ms;
 
+		sgp_served_hold();
 		sgp_lock(&cq->lock);
 		sgp_cq_keep_all_locked(cq);
 		idle = is_idle_side(&ep->send) && is_idle_side(&ep->recv);
 		sgp_unlock(&cq->lock);
+		sgp_served_release();
 		clock_gettime(CLOCK_MONOTONIC, &now);
 		ms = (int64_t)(now.tv_sec - start.tv_sec) * 1000 +
 		     (now.tv_nsec - start.tv_nsec) / 1000000;
@@ -393,6 +396,7 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 	(void)ibv_modify_qp(ep->qp, &to_error, IBV_QP_STATE);
 	drain(ep, timeout_ms);
 
+	sgp_served_hold();
 	sgp_lock(&cq->lock);
 	err = destroy_qp(ep);
 	if (!err)
@@ -400,6 +404,7 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 	else if (cq->pending)
 		sgp_cq_wake(cq);
 	sgp_unlock(&cq->lock);
+	sgp_served_release();
 	if (err)
 		return sgp_fail(err,
 				"the queue pair cannot be destroyed (%s): what was posted "

@@ -8,6 +8,7 @@
 
 #include "pool/errmsg.h"
 #include "pool/probe.h"
+#include "pool/served.h"
 #include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
@@ -110,6 +111,7 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 
 	if (!ep || !wr)
 		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
+	sgp_served_hold(); /* inline posts drop their chunks */
 	sgp_lock(&ep->send.lock);
 	seq = ep->send.head;
 	for (; end && !sgp_gather(ep, end); end = end->next)
@@ -133,6 +135,7 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 	if (ret)
 		count_refusal(ep, err);
 	sgp_unlock(&ep->send.lock);
+	sgp_served_release();
 	if (!ret)
 		return 0;
 	if (bad_wr)

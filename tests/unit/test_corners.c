@@ -108,8 +108,7 @@ START_TEST(a_read_cut_by_the_message_limit_comes_back_as_it_went)
 
 	ck_assert_int_eq(sv_device_add("short", "soft", 1), 0);
 	ck_assert_int_eq(sv_set("short", "max_msg", 1000), 0);
-	open_rig((struct rig_attr){
-		.max_sge = 1, .cq_sge = 1, .pool_flags = SGP_POOL_REMOTE_READ});
+	open_rig((struct rig_attr){.max_sge = 1, .cq_sge = 1, .pool_flags = SGP_POOL_REMOTE_READ});
 	target = rig_chunk(b, 'r');
 	sink = rig_chunk(a, 0);
 	/* Five requests, of one SGE each; the list had one, and the completion has room for one. */
@@ -332,6 +331,56 @@ START_TEST(one_waiter_leaves_the_other_its_wake_up)
 }
 END_TEST
 
+static struct sgp_chunk *waited[1];
+static int sent;
+
+static void ready(struct sgp_waiter *waiter)
+{
+	sent += !sgp_post_send(a->ep, NULL, waiter->chunks[0], 0, 8, 0);
+}
+
+START_TEST(a_waiter_may_post_when_an_inline_send_puts_its_chunk)
+{
+	struct sgp_waiter waiter = {.ready = ready, .chunks = waited, .n = 1};
+	struct sgp_chunk *chunk;
+
+	open_rig((struct rig_attr){.chunks = 1, .max_inline = 64});
+	rig_post_recv(b, NULL);
+	chunk = rig_chunk(a, 1);
+	ck_assert_int_eq(sgp_waiter_start(&waiter, a->pool, 1, 0), 0);
+	sent = 0;
+	ck_assert_int_eq(sgp_post_send(a->ep, NULL, chunk, 0, 8, 0), 0);
+	ck_assert_int_eq(sent, 1);
+	close_rig();
+}
+END_TEST
+
+static void ready_to_ask(struct sgp_waiter *waiter)
+{
+	struct sgp_ep_stats stats;
+
+	sgp_chunk_put(waiter->chunks[0]);
+	sent += !sgp_ep_stats(a->ep, &stats);
+}
+
+START_TEST(a_waiter_may_use_the_queue_when_a_poll_or_a_close_puts_its_chunk)
+{
+	struct sgp_waiter waiter = {.ready = ready_to_ask, .chunks = waited, .n = 1};
+
+	open_rig((struct rig_attr){.chunks = 1});
+	rig_post_recv(b, NULL);
+	ck_assert_int_eq(send_one(a, NULL, _i ? 0 : IBV_SEND_SIGNALED), 0);
+	ck_assert_int_eq(sgp_waiter_start(&waiter, a->pool, 1, 0), 0);
+	sent = 0;
+	if (_i)
+		ck_assert_int_eq(sgp_ep_close(a->ep, -1), 0);
+	else
+		rig_reap(a, 1);
+	ck_assert_int_eq(sent, 1);
+	close_rig();
+}
+END_TEST
+
 START_TEST(an_emptied_list_is_as_a_new_one)
 {
 	char foreign[8] = "";
@@ -350,9 +399,8 @@ END_TEST
 
 START_TEST(without_memory_for_inline_payloads_nothing_is_made)
 {
-	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 16,
-					   .max_recv_wr = 1,
-					   .max_inline_data = 100}};
+	struct sgp_ep_attr attr = {
+		.cap = {.max_send_wr = 16, .max_recv_wr = 1, .max_inline_data = 100}};
 	struct sgp_cq_attr cq = {.cqe = 32};
 	struct sgp_ep_info info;
 	struct sgp_ep *ep;
@@ -419,6 +467,9 @@ int main(void)
 	tcase_add_test(tc, completions_too_small_for_a_list_are_refused);
 	tcase_add_loop_test(tc, an_armed_queue_wakes_for_a_tail, 0, 2);
 	tcase_add_test(tc, one_waiter_leaves_the_other_its_wake_up);
+	tcase_add_test(tc, a_waiter_may_post_when_an_inline_send_puts_its_chunk);
+	tcase_add_loop_test(tc, a_waiter_may_use_the_queue_when_a_poll_or_a_close_puts_its_chunk, 0,
+			    2);
 	tcase_add_test(tc, an_emptied_list_is_as_a_new_one);
 	tcase_add_test(tc, without_memory_for_inline_payloads_nothing_is_made);
 	tcase_add_test(tc, a_datagram_is_at_most_a_packet);
