@@ -11,16 +11,17 @@
 
 #include "rig.h"
 
-/* Allocations of that size fail; 0: none. */
+/* Arrays of so many work requests can't be had; 0: all can. */
 static size_t no_memory_for;
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_malloc(size_t size)
+void *__real_calloc(size_t n, size_t size);
+/* Visible, as the linker wants it where a shared library is instrumented too. */
+__attribute__((visibility("default"))) void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
 {
-	if (size == no_memory_for && size)
+	if (n && n == no_memory_for && size == sizeof(struct ibv_send_wr))
 		return NULL;
-	return __real_malloc(size);
+	return __real_calloc(n, size);
 }
 
 static struct rig rig;
@@ -397,24 +398,16 @@ START_TEST(an_emptied_list_is_as_a_new_one)
 }
 END_TEST
 
-START_TEST(without_memory_for_inline_payloads_nothing_is_made)
+START_TEST(without_memory_for_its_requests_nothing_is_made)
 {
-	struct sgp_ep_attr attr = {
-		.cap = {.max_send_wr = 16, .max_recv_wr = 1, .max_inline_data = 100}};
-	struct sgp_cq_attr cq = {.cqe = 32};
-	struct sgp_ep_info info;
-	struct sgp_ep *ep;
+	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 13, .max_recv_wr = 1}};
+	struct sgp_cq_attr cq = {.cqe = 14};
 
 	open_rig((struct rig_attr){0});
 	attr.pd = a->pd;
 	attr.cq = sgp_cq_create(a->id->verbs, &cq);
 	ck_assert_ptr_nonnull(attr.cq);
-	ep = sgp_ep_create(NULL, &attr);
-	ck_assert_msg(ep != NULL, "%s", sgp_errmsg());
-	ck_assert_int_eq(sgp_ep_query(ep, &info), 0);
-	ck_assert_int_eq(sgp_ep_close(ep, 0), 0);
-	ck_assert_int_eq(sgp_ep_destroy(ep), 0);
-	no_memory_for = 16 * info.max_inline + 1;
+	no_memory_for = 13;
 	errno = 0;
 	ck_assert_ptr_null(sgp_ep_create(NULL, &attr));
 	no_memory_for = 0;
@@ -471,7 +464,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_waiter_may_use_the_queue_when_a_poll_or_a_close_puts_its_chunk, 0,
 			    2);
 	tcase_add_test(tc, an_emptied_list_is_as_a_new_one);
-	tcase_add_test(tc, without_memory_for_inline_payloads_nothing_is_made);
+	tcase_add_test(tc, without_memory_for_its_requests_nothing_is_made);
 	tcase_add_test(tc, a_datagram_is_at_most_a_packet);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
