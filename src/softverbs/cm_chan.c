@@ -256,6 +256,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *event)
 
 int sw_cm_complete(struct rdma_cm_id *id)
 {
+	struct rdma_cm_event *event = NULL;
 	int status;
 
 	if (!sw_id(id)->sync)
@@ -264,12 +265,13 @@ int sw_cm_complete(struct rdma_cm_id *id)
 		rdma_ack_cm_event(id->event);
 		id->event = NULL;
 	}
-	if (rdma_get_cm_event(id->channel, &id->event))
+	if (rdma_get_cm_event(id->channel, &event))
 		return -1;
-	status = id->event->status;
+	id->event = event;
+	status = event->status;
 	if (!status)
 		return 0;
-	if (id->event->event == RDMA_CM_EVENT_REJECTED)
+	if (event->event == RDMA_CM_EVENT_REJECTED)
 		return sw_fail(ECONNREFUSED);
 	return sw_fail(status < 0 ? -status : status);
 }

@@ -217,12 +217,10 @@ int rdma_init_qp_attr(struct rdma_cm_id *rid, struct ibv_qp_attr *a, int *mask)
 	int err = 0;
 
 	sw_lock();
-	if (!id->dev) {
+	if (!id->dev || (id->state < SW_CM_CONNECT && a->qp_state != IBV_QPS_INIT)) {
 		err = EINVAL;
 	} else if (a->qp_state == IBV_QPS_INIT) {
 		*mask = attr_init(id, a);
-	} else if (id->state < SW_CM_CONNECT) {
-		err = EINVAL;
 	} else if (a->qp_state == IBV_QPS_RTR) {
 		*mask = attr_rtr(id, a);
 	} else if (a->qp_state == IBV_QPS_RTS) {
@@ -237,7 +235,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *rid, struct ibv_qp_attr *a, int *mask)
 static int to_state(struct rdma_cm_id *id, enum ibv_qp_state state, uint8_t resp_res, uint8_t depth)
 {
 	struct ibv_qp_attr attr = {.qp_state = state};
-	int mask, err;
+	int mask = 0, err;
 
 	if (rdma_init_qp_attr(id, &attr, &mask))
 		return -1;

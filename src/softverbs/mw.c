@@ -160,7 +160,7 @@ bool sw_mw_invalidate(struct sw_qp *qp, uint32_t rkey)
 
 int sw_op_inv(struct sw_qp *qp, uint32_t rkey)
 {
-	return sw_mw_invalidate(qp, rkey) ? IBV_WC_SUCCESS : qp->dev->p.wc_inv;
+	return (int)(sw_mw_invalidate(qp, rkey) ? IBV_WC_SUCCESS : qp->dev->p.wc_inv);
 }
 
 void sw_mw_forget_qp(struct sw_qp *qp)

@@ -13,7 +13,7 @@ static int ended(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status
 
 	qp->broken = iwarp;
 	sw_qp_error(peer);
-	return iwarp ? IBV_WC_SUCCESS : status;
+	return (int)(iwarp ? IBV_WC_SUCCESS : status);
 }
 
 /* The responder refuses: what the requester sees, and what it means for the responder's QP. */
@@ -205,7 +205,7 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 	if (st != IBV_WC_SUCCESS && reads(w->op) && qp->dev->p.siw_events)
 		sw_async_qp(qp, IBV_EVENT_QP_ACCESS_ERR);
 	if (st != IBV_WC_SUCCESS)
-		return reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st);
+		return (int)(reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st));
 	peer = sw_peer(qp);
 	if (!peer) {
 		sw_wait_peer(qp);

@@ -390,7 +390,7 @@ bool sw_persona_set(struct sw_persona *p, const char *what, uint64_t value)
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
 		void *at = (char *)p + fields[i].at;
 
-		if (strcmp(fields[i].name, what))
+		if (strcmp(fields[i].name, what) != 0)
 			continue;
 		if (fields[i].kind == INT && value <= INT_MAX)
 			*(int *)at = (int)value;

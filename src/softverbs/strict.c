@@ -311,7 +311,7 @@ __attribute__((constructor)) static void from_environment(void)
 	const char *strict = getenv("SGP_SOFTVERBS_STRICT"), *wrong;
 	const char *faults = getenv("SGP_SOFTVERBS_FAULTS");
 
-	if (strict && *strict && strcmp(strict, "0")) {
+	if (strict && *strict && strcmp(strict, "0") != 0) {
 		sw_strict_on = fatal = true;
 		atexit(at_exit);
 	}

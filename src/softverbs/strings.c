@@ -2,8 +2,12 @@
 /* Names of enumerators. */
 #include "softverbs/sw.h"
 
-#define NAMED(table, i)                                                                            \
-	((unsigned int)(i) < sizeof table / sizeof *table && table[i] ? table[i] : "unknown")
+static const char *named(const char *const *table, size_t n, unsigned int i)
+{
+	return i < n && table[i] ? table[i] : "unknown";
+}
+
+#define NAMED(table, i) named(table, sizeof(table) / sizeof *(table), i)
 
 const char *ibv_wc_status_str(enum ibv_wc_status status)
 {

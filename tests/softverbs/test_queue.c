@@ -420,56 +420,6 @@ START_TEST(test_order_of_destruction)
 }
 END_TEST
 
-START_TEST(test_reg)
-{
-	struct ibv_context *ctx = open_first();
-	struct ibv_pd *pd = ibv_alloc_pd(ctx);
-	char *mem = aligned_alloc(4096, 4096);
-	struct ibv_mr *mr, *mr2;
-
-	ck_assert_ptr_null(ibv_reg_mr(pd, mem, 0, IBV_ACCESS_LOCAL_WRITE));
-	ck_assert_int_eq(errno, EINVAL);
-	ck_assert_ptr_null(ibv_reg_mr(pd, mem, 4096, IBV_ACCESS_REMOTE_WRITE));
-	ck_assert_int_eq(errno, EINVAL);
-	ck_assert_ptr_null(ibv_reg_mr(pd, (void *)4096, 4096, IBV_ACCESS_LOCAL_WRITE));
-	ck_assert_int_eq(errno, EFAULT);
-	ck_assert_int_eq(sv_set("soft0", "max_mr", 1), 0);
-	mr = ibv_reg_mr(pd, mem, 4096, IBV_ACCESS_LOCAL_WRITE);
-	ck_assert_ptr_nonnull(mr);
-	mr2 = ibv_reg_mr(pd, mem, 4096, IBV_ACCESS_LOCAL_WRITE);
-	ck_assert_ptr_null(mr2);
-	ck_assert_int_eq(errno, ENOMEM);
-	ck_assert_uint_eq(sv_total(SV_MRS), 1);
-	ck_assert_int_eq(sv_live(SV_MRS), 1);
-	ck_assert_int_eq(ibv_dealloc_pd(pd), EBUSY);
-	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
-	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
-	ck_assert_int_eq(ibv_close_device(ctx), 0);
-	free(mem);
-}
-END_TEST
-
-START_TEST(test_fail_nth)
-{
-	struct pair p = {0};
-
-	pair_open(&p);
-	ck_assert_int_eq(sv_fail_nth("no_such_call", 0, EIO), -1);
-	ck_assert_int_eq(sv_fail_nth("post_recv", 1, EIO), 0);
-	ck_assert_int_eq(recv_op(&p.b, 0, 0, 8), 0);
-	ck_assert(!sv_failed("post_recv"));
-	ck_assert_int_eq(recv_op(&p.b, 0, 0, 8), EIO);
-	ck_assert(sv_failed("post_recv"));
-	ck_assert_int_eq(recv_op(&p.b, 0, 0, 8), 0);
-	ck_assert_uint_eq(sv_calls("post_recv"), 3);
-	ck_assert_int_eq(sv_fail_nth("any", 0, ENODEV), 0);
-	ck_assert_int_eq(ibv_req_notify_cq(p.a.scq, 0), ENODEV);
-	ck_assert_int_eq(sv_fail_nth("reg_mr", 0, ENOMEM), 0);
-	sv_faults_clear();
-	pair_close(&p);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("softverbs queue");
@@ -496,8 +446,6 @@ int main(void)
 	tcase_add_test(t, test_reset_and_destroy);
 	tcase_add_test(t, test_states);
 	tcase_add_test(t, test_order_of_destruction);
-	tcase_add_test(t, test_reg);
-	tcase_add_test(t, test_fail_nth);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_NORMAL);
 	failed = srunner_ntests_failed(r);
