@@ -375,6 +375,7 @@ void b_cm_peer_qp_gone(void)
 
 	pair_connect(&p);
 	rdma_destroy_qp(p.b.id);
+	cf_sleep(200);
 	say_post("post", post_send(&p.a, 1, 0, 8, IBV_SEND_SIGNALED));
 	say_all("send", p.a.scq, 8000);
 	say_event("event", p.ec, 300);
