@@ -54,6 +54,42 @@ START_TEST(test_personas)
 }
 END_TEST
 
+/* From one device to another, with the same QP number on both (case 44b). */
+START_TEST(test_across_devices)
+{
+	struct sockaddr_in here = at("127.0.0.1", 0), there = at("127.0.1.1", 7000);
+	struct rdma_cm_id *l, *a, *b;
+	char text[] = "across", got[8] = "";
+	struct ibv_mr *ma, *mb;
+	struct ibv_wc wc;
+
+	ck_assert_int_eq(sv_device_add("one", "soft", 1), 0);
+	ck_assert_int_eq(sv_device_add("two", "rxe", 1), 0);
+	l = listener(7000, 0);
+	ck_assert_int_eq(rdma_create_id(ch, &a, NULL, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(
+		rdma_resolve_addr(a, (struct sockaddr *)&here, (struct sockaddr *)&there, 1000), 0);
+	ack(RDMA_CM_EVENT_ADDR_RESOLVED, a, 0);
+	ck_assert_int_eq(rdma_resolve_route(a, 1000), 0);
+	ack(RDMA_CM_EVENT_ROUTE_RESOLVED, a, 0);
+	ck_assert_str_eq(ibv_get_device_name(a->verbs->device), "one");
+	join(l, a, &b);
+	ck_assert_str_eq(ibv_get_device_name(b->verbs->device), "two");
+	ck_assert_uint_eq(a->qp->qp_num, b->qp->qp_num);
+	ma = rdma_reg_msgs(a, text, sizeof text);
+	mb = rdma_reg_msgs(b, got, sizeof got);
+	ck_assert_int_eq(rdma_post_recv(b, got, got, sizeof got, mb), 0);
+	ck_assert_int_eq(rdma_post_send(a, text, text, sizeof text, ma, IBV_SEND_SIGNALED), 0);
+	ck_assert_int_eq(rdma_get_recv_comp(b, &wc), 1);
+	ck_assert_str_eq(got, text);
+	ck_assert_int_eq(rdma_dereg_mr(ma) | rdma_dereg_mr(mb), 0);
+	drop(a);
+	ack(RDMA_CM_EVENT_DISCONNECTED, b, 0);
+	drop(b);
+	drop(l);
+}
+END_TEST
+
 START_TEST(test_device_removal)
 {
 	struct rdma_cm_id *l = listener(7000, 0), *a = routed("127.0.0.1", 7000), *b;
@@ -183,6 +219,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, test_personas, 0, (int)(sizeof personas / sizeof *personas));
+	tcase_add_test(t, test_across_devices);
 	tcase_add_test(t, test_device_removal);
 	tcase_add_test(t, test_datagrams);
 	tcase_add_test(t, test_migrate);
