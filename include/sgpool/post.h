@@ -99,7 +99,7 @@ SGP_API int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms
  * sgp_cq_arm(), or when posts that came after it need seeing to, which the next sgp_cq_arm() does
  * (SGP_BATCH, and what nobody asked a completion for). It belongs to the queue. To wait without losing
  * one: arm, poll until it returns 0, then sleep on the descriptor. Wake-ups without a completion are
- * normal.
+ * normal. Returns it; -1 with EINVAL without a queue.
  */
 SGP_API int sgp_cq_fd(const struct sgp_cq *cq);
 
@@ -129,7 +129,7 @@ struct sgp_ep_attr {
  * Returns the endpoint, to be ended by sgp_ep_close() and sgp_ep_destroy(); NULL with errno, and the
  * identifier is as it was:
  *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's; a
- *           receive list longer than the cq's max_sge or max_chunk
+ *           receive list of more SGEs, or max_chunk of more holds, than the cq hands over
  *   E2BIG   more SGEs, or a deeper queue, than the device has
  *   ENOSPC  64 protection domains or 65536 endpoints are in use
  *   ENOMEM, or the errno of rdma_create_qp(3), ibv_resize_cq(3) (the cq has no room for both depths
@@ -193,7 +193,8 @@ SGP_API int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats);
  * for at most timeout_ms milliseconds its completions are awaited; then the queue pair is destroyed.
  *
  * What had not completed comes out of sgp_poll() as IBV_WC_WR_FLUSH_ERR, each context exactly once,
- * with the completions that were reaped meanwhile. A second call does nothing.
+ * with the completions that were reaped meanwhile. A second call does nothing; two at once are not
+ * allowed, anything else on the endpoint or its queue is.
  * Returns 0; -1 with the errno of ibv_destroy_qp(3): what was posted stays held then, and the call
  * may be made again.
  */
@@ -297,7 +298,8 @@ SGP_API int sgp_post_recv(struct sgp_ep *ep, void *context, struct sgp_chunk *ch
  * Give the device what posts with SGP_BATCH have gathered, with one doorbell.
  *
  * Returns 0, also when there was nothing. -1 with the provider's errno when it did not take all, or
- * ESHUTDOWN on an endpoint that has stopped: each of those operations gets a completion with wc.error set, as their posts had been accepted.
+ * ESHUTDOWN on an endpoint that has stopped: each of those operations gets a completion with wc.error
+ * set, as their posts had been accepted.
  */
 SGP_API int sgp_ep_submit(struct sgp_ep *ep);
 

@@ -82,10 +82,11 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 		if (!err && entries > (unsigned int)cq->cq->cqe)
 			err = ENOSPC;
 		if (err) {
-			sgp_set_error(err,
-				 "the completion queue has %d entries, %u are taken and %u more "
-				 "needed, and the device cannot resize it: create it with more",
-				 cq->cq->cqe, cq->reserved, room);
+			sgp_set_error(
+				err,
+				"the completion queue has %d entries, %u are taken and %u more "
+				"needed, and the device cannot resize it: create it with more",
+				cq->cq->cqe, cq->reserved, room);
 			goto out;
 		}
 	}
@@ -94,7 +95,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 			break;
 	if (i == SGP_MAX_ENDPOINTS) {
 		sgp_set_error(ENOSPC, "a completion queue serves at most %d endpoints",
-			 SGP_MAX_ENDPOINTS);
+			      SGP_MAX_ENDPOINTS);
 		goto out;
 	}
 	if (i == cq->nplaces) {
@@ -202,7 +203,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	cq->cq = ibv_create_cq(verbs, attr->cqe, cq, cq->channel, attr->comp_vector);
 	if (!cq->cq) {
 		sgp_set_error(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
-			 attr->cqe, strerror(errno));
+			      attr->cqe, strerror(errno));
 		goto fail;
 	}
 	return cq;
@@ -259,7 +260,7 @@ __attribute__((flatten)) int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *w
 
 int sgp_cq_fd(const struct sgp_cq *cq)
 {
-	return cq->epoll_fd;
+	return cq ? cq->epoll_fd : sgp_fail(EINVAL, "no completion queue");
 }
 
 void sgp_cq_wake(struct sgp_cq *cq)

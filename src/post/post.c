@@ -216,13 +216,13 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	if (sgp_check_list(ep, sgl))
 		goto out;
 	if (sgl->num_sge > side->max_sge || sgl->num_chunk > side->max_chunk) {
-		sgp_set_error(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d", sgl->num_sge,
-			 sgl->num_chunk, side->max_sge, side->max_chunk);
+		sgp_set_error(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d",
+			      sgl->num_sge, sgl->num_chunk, side->max_sge, side->max_chunk);
 		goto out;
 	}
 	if (!sgp_side_has_room(side, 1)) {
 		sgp_set_error(EAGAIN, "the receive queue (%u) is full: poll, then try again",
-			 side->depth);
+			      side->depth);
 		goto out;
 	}
 	slot = sgp_fill_slot(side, context, IBV_WC_RECV,

@@ -69,13 +69,13 @@ struct sgp_slot {
 	void *context;
 	struct sgp_chunk **chunk; /* [max_chunk] of the side */
 	uint16_t num_chunk, num_sge;
-	uint16_t parts;       /* of a leader: slots of its group, itself included; 1: no group */
-	uint16_t to_lead;     /* how many slots on the leader is */
-	uint8_t flags;        /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
-	                         any request behind it is posted */
-	uint8_t opcode;       /* enum ibv_wc_opcode: all that we use are below 256 */
-	bool ended;           /* waits for its group, or in the pending list; the poller's */
-	_Atomic int error;    /* the provider's, of a post that it may have half taken; else 0 */
+	uint16_t parts;    /* of a leader: slots of its group, itself included; 1: no group */
+	uint16_t to_lead;  /* how many slots on the leader is */
+	uint8_t flags;     /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
+			      any request behind it is posted */
+	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
+	bool ended;        /* waits for its group, or in the pending list; the poller's */
+	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
 	struct ibv_sge *sge;       /* [max_sge] */

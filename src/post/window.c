@@ -237,13 +237,15 @@ void sgp_window_invalidated_locked(struct sgp_ep *ep, uint32_t rkey)
 
 uint32_t sgp_window_rkey(const struct sgp_window *w)
 {
-	return w->rkey;
+	return w ? w->rkey : 0;
 }
 
 int sgp_window_is_bound(const struct sgp_window *w)
 {
 	int bound;
 
+	if (!w)
+		return 0;
 	sgp_lock(&w->ep->cq->lock);
 	bound = w->state != FREE;
 	sgp_unlock(&w->ep->cq->lock);

@@ -106,7 +106,6 @@ static bool strike(enum rig_call call)
 #pragma GCC visibility push(default)
 void *__real_mmap(void *, size_t, int, int, int, off_t);
 /* Visible, as a sanitized softverbs refers to them as well. */
-#pragma GCC visibility push(default)
 void *__wrap_mmap(void *, size_t, int, int, int, off_t);
 int __real_munmap(void *, size_t);
 int __wrap_munmap(void *, size_t);
