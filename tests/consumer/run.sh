@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# run.sh BUILD README VERSION: installs the build into an empty folder and builds the README's program
+# against what is there: by pkg-config in C and (the headers) in C++, and by CMake's find_package,
+# with the shared library and the static one.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd -P)
+build=$1 readme=$2 version=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cmake --install "$build" --prefix "$work/usr" >"$work/install.log"
+# shellcheck disable=SC2016
+sed -n '/^```c$/,/^```$/{/^```/!p}' "$readme" >"$work/hello.c"
+
+pc=$(find "$work/usr" -name sgpool.pc)
+export PKG_CONFIG_PATH=${pc%/*}
+[[ $(pkg-config --modversion sgpool) == "$version" ]]
+# A prefix that it was not configured with, as for a package.
+flags=$(pkg-config --define-variable=prefix="$work/usr" --define-variable=includedir="$work/usr/include" \
+	--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool)
+# shellcheck disable=SC2086 # they are several
+cc -std=c11 -Wall -Wextra -Werror "$work/hello.c" -o "$work/hello" $flags
+ldd "$work/hello" | grep -q libsgpool.so
+printf '#include <sgpool/sgpool.h>\nint main() { return sgp_version()[0] != %s; }\n' "'0'" >"$work/hello.cc"
+# shellcheck disable=SC2086
+c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror "$work/hello.cc" -o "$work/hellocc" $flags
+LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/hellocc"
+echo "pkg-config: ok"
+
+cmake -S "$here/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/usr" -DHELLO="$work/hello.c" \
+	-DVERSION="$version" >"$work/cmake.log" || { cat "$work/cmake.log"; exit 1; }
+cmake --build "$work/build" >"$work/make.log" || { cat "$work/make.log"; exit 1; }
+for program in shared static; do
+	# No argument: it says how it's used, which takes the library.
+	LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/build/$program" 2>"$work/said" && exit 1
+	grep -q 'hello ADDRESS' "$work/said"
+done
+! ldd "$work/build/static" | grep -q libsgpool || exit 1
+echo "find_package: ok"
