@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * How many 4 KiB SENDs a second softverbs moves on one core: the receive posted, the send posted,
- *the bytes moved, both completions polled. Prints the median of several runs after a warm-up, and
- *the same for a batch of sixteen, since that is how programs that care post. --null shows what is
- *left without moving bytes: what a benchmark on the null provider has to subtract.
+ * the bytes moved, both completions polled. Prints the median of several runs after a warm-up, and
+ * the same for a batch of sixteen, since that is how programs that care post. --null shows what is
+ * left without moving bytes: what a benchmark on the null provider has to subtract.
  *
  *	bench_softverbs [--null] [--size BYTES] [--batch N] [--runs N] [--messages N]
  */
 #include <errno.h>
+#include <getopt.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -136,27 +137,59 @@ static int by_value(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+static const char usage[] = "usage: bench_softverbs [--null] [--size BYTES] [--batch N] [--runs N] "
+			    "[--messages N] [--json]\n\n"
+			    "How many SENDs a second softverbs moves on one core.\n\n"
+			    "  --null        on the null provider: nothing is moved\n"
+			    "  --size BYTES  a message (default 4096)\n"
+			    "  --batch N     posted and polled at a time (default 16, at most 64)\n"
+			    "  --runs N      of which the median is told (default 11)\n"
+			    "  --messages N  a run (default 1000000)\n"
+			    "  --json        one object instead of a sentence";
+
+static const struct option options[] = {
+	{"null", no_argument, NULL, '0'},           {"size", required_argument, NULL, 's'},
+	{"batch", required_argument, NULL, 'b'},    {"runs", required_argument, NULL, 'r'},
+	{"messages", required_argument, NULL, 'm'}, {"json", no_argument, NULL, 'j'},
+	{"help", no_argument, NULL, 'h'},           {0}};
+
 int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	double rate[101], warm;
 	struct end a, b;
-	bool null = false;
+	bool null = false, json = false;
+	int c;
 
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--null"))
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (c) {
+		case '0':
 			null = true;
-		else if (!strcmp(argv[i], "--size") && i + 1 < argc)
-			size = (uint32_t)strtoul(argv[++i], NULL, 0);
-		else if (!strcmp(argv[i], "--batch") && i + 1 < argc)
-			batch = (uint32_t)strtoul(argv[++i], NULL, 0);
-		else if (!strcmp(argv[i], "--runs") && i + 1 < argc)
-			runs = strtoul(argv[++i], NULL, 0);
-		else if (!strcmp(argv[i], "--messages") && i + 1 < argc)
-			messages = strtoul(argv[++i], NULL, 0);
-		else
-			return fprintf(stderr, "bench_softverbs: what is %s?\n", argv[i]), 2;
+			break;
+		case 'j':
+			json = true;
+			break;
+		case 's':
+			size = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'b':
+			batch = (uint32_t)strtoul(optarg, NULL, 0);
+			break;
+		case 'r':
+			runs = strtoul(optarg, NULL, 0);
+			break;
+		case 'm':
+			messages = strtoul(optarg, NULL, 0);
+			break;
+		case 'h':
+			puts(usage);
+			return 0;
+		default:
+			return 2;
+		}
 	}
+	if (optind < argc)
+		return fprintf(stderr, "bench_softverbs: what is %s?\n", argv[optind]), 2;
 	if (!size || !batch || batch > DEPTH || !runs || runs > 100 || !messages)
 		return fprintf(stderr, "bench_softverbs: a number is out of range\n"), 2;
 	if (null)
@@ -175,6 +208,11 @@ int main(int argc, char **argv)
 	for (unsigned long i = 0; i < runs; i++)
 		rate[i] = run(&a, &b, null);
 	qsort(rate, runs, sizeof *rate, by_value);
+	if (json)
+		return printf("{\"bench\":\"bench_softverbs\",\"size\":%u,\"batch\":%u,\"null\":%s,"
+			      "\"messages_per_s\":%.0f,\"lowest\":%.0f,\"highest\":%.0f}\n",
+			      size, batch, null ? "true" : "false", rate[runs / 2], rate[0],
+			      rate[runs - 1]) < 0;
 	printf("%u-byte SENDs, %u at a time%s: median %.2f million/s (%.0f ns each), lowest %.2f, "
 	       "highest %.2f, first %.2f\n",
 	       size, batch, null ? ", null" : "", rate[runs / 2] / 1e6, 1e9 / rate[runs / 2],

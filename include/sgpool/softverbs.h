@@ -76,15 +76,15 @@ SGP_API uint64_t sv_calls(const char *call);
  *	reg_mr fail ENOMEM above 65536       each one of more bytes
  *	post_send fail ENOMEM chance 0.01    one in a hundred, by the seed
  *	post_send midway at 0                the chain stops after its first request, and 0 is
- *returned post_send doorbell EIO at 0          all of it is queued, yet it fails and leaves bad_wr
- *alone completion drop at 5                 it never comes completion delay 3 every 10          it
- *comes three polls later completion duplicate | swap | status N | opcode N message kill at 100 a
- *link that breaks: retries exceeded any down soft0 at 50                 the link, at the fiftieth
- *call of all message remove soft0 at 7            the whole device seed 42 set soft0 keep_cqes 1 as
- *sv_set
+ * returned post_send doorbell EIO at 0          all of it is queued, yet it fails and leaves bad_wr
+ * alone completion drop at 5                 it never comes completion delay 3 every 10          it
+ * comes three polls later completion duplicate | swap | status N | opcode N message kill at 100 a
+ * link that breaks: retries exceeded any down soft0 at 50                 the link, at the fiftieth
+ * call of all message remove soft0 at 7            the whole device seed 42 set soft0 keep_cqes 1 as
+ * sv_set
  *
  * Conditions are at N (from 0), every N, above BYTES, chance P, times N; all given must hold. The
- *same text and the same calls give the same run. Also read from the environment variable
+ * same text and the same calls give the same run. Also read from the environment variable
  * SGP_SOFTVERBS_FAULTS when softverbs starts. -1/EINVAL with *wrong, if given, where it went wrong.
  */
 SGP_API int sv_faults(const char *text, const char **wrong);

@@ -10,8 +10,8 @@
  *	                       answered, by disconnecting or by going away
  *
  * An id is owned by the user, except a passive one whose CONNECT_REQUEST nobody has fetched yet.
- *Two connected ids point at each other; whoever goes first clears the other's pointer. All under
- *sw_lock unless a comment says otherwise.
+ * Two connected ids point at each other; whoever goes first clears the other's pointer. All under
+ * sw_lock unless a comment says otherwise.
  */
 #ifndef SOFTVERBS_CM_H
 #define SOFTVERBS_CM_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * An open device. The verbs_context holds the functions that the inline calls of verbs.h jump to;
- *it ends our structure, as the header wants it.
+ * it ends our structure, as the header wants it.
  *
  *	struct sw_context { ..., struct verbs_context { ops..., sz, struct ibv_context } }
  *	                                                           ^ what the user holds

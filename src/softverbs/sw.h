@@ -2,9 +2,10 @@
 /*
  * softverbs inside: every structure, and what one file offers the others.
  *
- *	sw_world ---- devices ---- contexts ---- PDs, MRs, CQs, SRQs, QPs (each a public struct
- *first) |             | |             +-- keys[]  key >> 8  -> MR or window |             +-- qps[]
- *qp_num    -> QP
+ *	sw_world ---- devices ---- contexts ---- PDs, MRs, CQs, SRQs, QPs: each a public struct first
+ *	   |             |
+ *	   |             +-- keys[]  key >> 8  -> MR or window
+ *	   |             +-- qps[]   qp_num    -> QP
  *	   +-- waiting: QPs whose next request can't run yet, each with a deadline
  *	   +-- cm: channels, ids, events
  *

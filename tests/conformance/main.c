@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Runs every behaviour, prints one line for each, and compares them with what the real provider
- *said.
+ * said.
  *
  *	conformance [--addr IP] [--device NAME] [--patience PERCENT]
  *	            [--expect FILE [--differences FILE]] [NAME...]

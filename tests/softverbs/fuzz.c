@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Random sequences of verbs calls on live objects: nothing may crash, hang or leak, whatever the
- *order, the states and the arguments, as long as the objects exist. After each sequence everything
- *is destroyed, and nothing may be alive.
+ * order, the states and the arguments, as long as the objects exist. After each sequence everything
+ * is destroyed, and nothing may be alive.
  *
  *	fuzz [--seed S] [--steps N]
  *
