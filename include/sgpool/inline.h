@@ -43,7 +43,7 @@ SGP_BEGIN_DECLS
 #define SGP_SLOTS 2048
 
 struct sgp_pool; /* begins with uint16_t slot[64]: the smallest class for each power of two */
-struct sgp_slab;
+struct sgp_owner;
 
 /*
  * A chunk's descriptor. refs counts the references beyond the first, so that a free chunk and one
@@ -63,7 +63,7 @@ struct sgp_slab;
 #endif
 struct sgp_chunk {
 	void *addr;
-	struct sgp_slab *slab;
+	struct sgp_owner *owner; /* what it is a piece of */
 	uint32_t size;
 	uint32_t lkey;
 	__extension__ union {

@@ -19,7 +19,7 @@ static void check_locked(const struct sgp_class *cls)
 	(void)cls;
 	assert(cls->nfree <= cls->made);
 	assert(cls->made <= cls->max_chunks);
-	assert(cls->nfree == 0 || cls->free[cls->nfree - 1]->slab->cls == cls);
+	assert(cls->nfree == 0 || sgp_slab_of(cls->free[cls->nfree - 1])->cls == cls);
 }
 
 static void set(_Atomic size_t *where, size_t n)
@@ -181,7 +181,7 @@ void sgp_centre_remove_locked(struct sgp_class *cls)
 	struct sgp_slab *slab;
 
 	for (i = 0; i < nfree; i++)
-		if (!cls->free[i]->slab->leaving)
+		if (!sgp_slab_of(cls->free[i])->leaving)
 			cls->free[kept++] = cls->free[i];
 	for (slab = cls->slabs; slab; slab = slab->next) {
 		if (slab->leaving) {

@@ -5,7 +5,7 @@
 
 static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab)
 {
-	const struct sgp_piece *piece = &slab->region.piece;
+	const struct sgp_piece *piece = &slab->owner.region.piece;
 	size_t i;
 
 	if (slab->made > slab->room || sgp_cut_bytes(&slab->cut, slab->room) > piece->bytes)
@@ -19,8 +19,8 @@ static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab
 		if (sgp_pool_chunk_at(pool, chunk->addr) != chunk ||
 		    sgp_pool_chunk_at(pool, end) != chunk)
 			return "an address does not lead to its chunk";
-		if (chunk->slab != slab || chunk->slot != slab->cls->slot ||
-		    chunk->lkey != slab->region.mr->lkey)
+		if (chunk->owner != &slab->owner || chunk->slot != slab->cls->slot ||
+		    chunk->lkey != slab->owner.region.mr->lkey)
 			return "a descriptor does not fit its slab";
 	}
 	return NULL;
@@ -33,7 +33,7 @@ static const char *check_free(const struct sgp_class *cls, struct sgp_chunk *con
 
 	for (i = 0; i < n; i++) {
 		struct sgp_chunk *chunk = free[i];
-		struct sgp_slab *slab = chunk->slab;
+		struct sgp_slab *slab = sgp_slab_of(chunk);
 
 		if (slab->cls != cls || chunk < slab->chunks || chunk >= slab->chunks + slab->made)
 			return "a free chunk is not of this class";

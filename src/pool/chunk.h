@@ -9,7 +9,7 @@
 #ifndef SGP_CHUNK_H
 #define SGP_CHUNK_H
 
-#include "pool/slab.h"
+#include "pool/owner.h"
 
 /*
  * The index of pd, one use more. Returns 0 .. 63; -1 with ENOSPC when 64 are in use. Thread-safe.
@@ -21,19 +21,19 @@ void sgp_pd_release(int index);
 /* The domains on which the chunk's region is registered, a bit each. */
 static inline uint64_t sgp_chunk_pds(const struct sgp_chunk *chunk)
 {
-	return chunk->slab->region.pds;
+	return chunk->owner->region.pds;
 }
 
 /* What tells one registration from another: equal for chunks of one region. */
 static inline const void *sgp_chunk_region(const struct sgp_chunk *chunk)
 {
-	return &chunk->slab->region;
+	return &chunk->owner->region;
 }
 
 /* The IBV_ACCESS_* rights of the region's registration. */
 static inline uint32_t sgp_chunk_access(const struct sgp_chunk *chunk)
 {
-	return chunk->slab->region.access;
+	return chunk->owner->region.access;
 }
 
 #endif

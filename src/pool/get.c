@@ -255,10 +255,24 @@ static void put_last(struct sgp_class *cls, struct sgp_chunk *const chunks[], si
 	errno = err;
 }
 
+/* The last reference to what is not a slab's. */
+static void release(struct sgp_chunk *chunk)
+{
+	int err = errno;
+
+	if (sgp_check_fork() == 0)
+		chunk->owner->kind->release(chunk);
+	errno = err;
+}
+
 static __attribute__((noinline)) void put_one_slowly(struct sgp_chunk *chunk)
 {
-	if (sgp_last_drop(chunk))
-		put_last(chunk->slab->cls, &chunk, 1);
+	if (!sgp_last_drop(chunk))
+		return;
+	if (sgp_is_slabs(chunk))
+		put_last(sgp_slab_of(chunk)->cls, &chunk, 1);
+	else
+		release(chunk);
 }
 
 void sgp_chunk_put(struct sgp_chunk *chunk)
@@ -320,15 +334,24 @@ static size_t mag_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 	return n;
 }
 
-/* The same by the long way: references to chunks of one class, shared or not. Returns how many. */
+/*
+ * The same by the long way: references to chunks of one class, shared or not; or to one chunk that is
+ * not a slab's. Returns how many.
+ */
 static size_t put_some(struct sgp_chunk *const chunks[], size_t n)
 {
 	struct sgp_chunk *last[BATCH];
 	struct sgp_class *cls;
 	size_t i, m = 0;
 
-	cls = chunks[0]->slab->cls;
-	for (i = 0; i < n && m < BATCH && chunks[i]->slab->cls == cls; i++)
+	if (!sgp_is_slabs(chunks[0])) {
+		put_one_slowly(chunks[0]);
+		return 1;
+	}
+	cls = sgp_slab_of(chunks[0])->cls;
+	for (i = 0;
+	     i < n && m < BATCH && sgp_is_slabs(chunks[i]) && sgp_slab_of(chunks[i])->cls == cls;
+	     i++)
 		if (sgp_last_drop(chunks[i]))
 			last[m++] = chunks[i];
 	if (m)

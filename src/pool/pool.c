@@ -134,10 +134,10 @@ static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 		bytes = attr->max_bytes;
 	if (sgp_memory_reserve(&pool->mem, bytes, shift, alignment(pool, bytes)))
 		return -1;
-	table = pool->mem.granules * sizeof pool->slab_at[0];
-	pool->slab_at = mmap(NULL, table, PROT_READ | PROT_WRITE,
+	table = pool->mem.granules * sizeof pool->owner_at[0];
+	pool->owner_at = mmap(NULL, table, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (pool->slab_at == MAP_FAILED) {
+	if (pool->owner_at == MAP_FAILED) {
 		sgp_memory_release(&pool->mem);
 		return sgp_fail(ENOMEM, "no memory for a table of %zu regions", pool->mem.granules);
 	}
@@ -146,7 +146,7 @@ static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 
 static void unreserve(struct sgp_pool *pool)
 {
-	munmap(pool->slab_at, pool->mem.granules * sizeof pool->slab_at[0]);
+	munmap(pool->owner_at, pool->mem.granules * sizeof pool->owner_at[0]);
 	sgp_memory_release(&pool->mem);
 }
 

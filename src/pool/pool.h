@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A pool's inside: one range of memory, one registrar, a table from addresses to slabs, and the
+ * A pool's inside: one range of memory, one registrar, a table from addresses to their owners, and the
  * size classes.
  *
  * Locking: grow serialises whatever changes the pool's memory (growth, trim, its end); it is taken
@@ -32,7 +32,7 @@ struct sgp_pool {
 	uint32_t nclasses;
 	struct sgp_class *classes; /* [nclasses], the smallest size first */
 	struct sgp_memory mem;
-	_Atomic(struct sgp_slab *) *slab_at; /* [mem.granules] */
+	_Atomic(struct sgp_owner *) *owner_at; /* [mem.granules] */
 	_Atomic size_t page_size;            /* of the first region */
 
 	_Alignas(64) pthread_mutex_t grow;

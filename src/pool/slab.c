@@ -57,12 +57,12 @@ static void init_descriptors(struct sgp_slab *slab, uint16_t slot)
 	size_t i;
 
 	for (i = 0; i < slab->room; i++)
-		slab->chunks[i] =
-			(struct sgp_chunk){.addr = slab->region.piece.addr + i * slab->cut.stride,
-					   .slab = slab,
-					   .size = slab->cut.size,
-					   .lkey = slab->region.mr->lkey,
-					   .slot = slot};
+		slab->chunks[i] = (struct sgp_chunk){.addr = slab->owner.region.piece.addr +
+							     i * slab->cut.stride,
+						     .owner = &slab->owner,
+						     .size = slab->cut.size,
+						     .lkey = slab->owner.region.mr->lkey,
+						     .slot = slot};
 }
 
 /* A slab with room for as many descriptors, an ended one or a new one. NULL without memory. */
@@ -108,7 +108,8 @@ struct sgp_slab *sgp_slab_make(struct sgp_memory *mem, struct sgp_registrar *reg
 		goto decommit;
 	if (sgp_region_register(&region, reg))
 		goto keep_slab;
-	slab->region = region;
+	slab->owner.region = region;
+	slab->owner.kind = &sgp_slab_kind;
 	slab->cut = *cut;
 	slab->leaving = false;
 	init_descriptors(slab, slot);
@@ -124,7 +125,7 @@ decommit:
 int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_registrar *reg,
 		 struct sgp_slab **spares)
 {
-	if (sgp_region_end(&slab->region, mem, reg))
+	if (sgp_region_end(&slab->owner.region, mem, reg))
 		return -1;
 	make_spare(slab, spares);
 	return 0;
@@ -141,9 +142,12 @@ void sgp_slabs_free(struct sgp_slab *spares)
 	}
 }
 
-struct sgp_chunk *sgp_slab_chunk_at(struct sgp_slab *slab, const void *addr)
+/* The chunk in which addr lies, addr being in the slab's piece; NULL between and behind the chunks.
+ */
+static struct sgp_chunk *find_chunk(struct sgp_owner *owner, const void *addr)
 {
-	size_t off = (size_t)((const char *)addr - slab->region.piece.addr);
+	struct sgp_slab *slab = (struct sgp_slab *)owner;
+	size_t off = (size_t)((const char *)addr - slab->owner.region.piece.addr);
 	/* The inverse is rounded down by less than 1, so i is at most one too small. */
 	size_t i = (size_t)(((unsigned __int128)off * slab->cut.inverse) >> 64);
 
@@ -156,3 +160,5 @@ struct sgp_chunk *sgp_slab_chunk_at(struct sgp_slab *slab, const void *addr)
 		return NULL;
 	return &slab->chunks[i];
 }
+
+const struct sgp_owner_kind sgp_slab_kind = {.find = find_chunk};

@@ -15,11 +15,9 @@
 #ifndef SGP_SLAB_H
 #define SGP_SLAB_H
 
-#include "pool/region.h"
+#include "pool/owner.h"
 
 struct sgp_class;
-
-_Static_assert(sizeof(struct sgp_chunk) == 32, "two descriptors a cache line");
 
 /* A chunk's mark. Any keeps it off the short ways of put. */
 enum {
@@ -35,10 +33,9 @@ struct sgp_cut {
 };
 
 struct sgp_slab {
-	struct sgp_region region;
+	struct sgp_owner owner; /* first: see sgp_slab_of() */
 	struct sgp_cut cut;
 	struct sgp_class *cls;
-	struct sgp_pool *pool;
 	struct sgp_chunk *chunks; /* [room] */
 	size_t room;              /* chunks that fit */
 	_Atomic size_t made;      /* of these, in use by the class */
@@ -80,8 +77,18 @@ int sgp_slab_end(struct sgp_slab *slab, struct sgp_memory *mem, struct sgp_regis
 /* Free all spare slabs: the pool ends. */
 void sgp_slabs_free(struct sgp_slab *spares);
 
-/* The chunk in which addr lies, addr being in the slab's piece; NULL between and behind the chunks.
- */
-struct sgp_chunk *sgp_slab_chunk_at(struct sgp_slab *slab, const void *addr);
+extern const struct sgp_owner_kind sgp_slab_kind;
+
+/* The slab of a chunk that is known to be one's. */
+static inline struct sgp_slab *sgp_slab_of(const struct sgp_chunk *chunk)
+{
+	return (struct sgp_slab *)chunk->owner;
+}
+
+/* Not one's? Then its slot is none, and its owner has to be asked what a last put does. */
+static inline bool sgp_is_slabs(const struct sgp_chunk *chunk)
+{
+	return chunk->owner->kind == &sgp_slab_kind;
+}
 
 #endif

@@ -3,14 +3,14 @@
 #include "pool/slabs.h"
 
 /* Enter the slab into the table, or take it out (to NULL). */
-static void map_slab(struct sgp_pool *pool, const struct sgp_slab *slab, struct sgp_slab *to)
+static void map_slab(struct sgp_pool *pool, const struct sgp_slab *slab, struct sgp_owner *to)
 {
-	const struct sgp_piece *piece = &slab->region.piece;
+	const struct sgp_piece *piece = &slab->owner.region.piece;
 	size_t first = sgp_memory_granule(&pool->mem, piece->addr);
 	size_t last = sgp_memory_granule(&pool->mem, piece->addr + piece->bytes - 1), i;
 
 	for (i = first; i <= last; i++)
-		atomic_store_explicit(&pool->slab_at[i], to, memory_order_release);
+		atomic_store_explicit(&pool->owner_at[i], to, memory_order_release);
 }
 
 int sgp_slabs_add(struct sgp_class *cls, size_t n)
@@ -22,20 +22,20 @@ int sgp_slabs_add(struct sgp_class *cls, size_t n)
 	if (!slab)
 		return -1;
 	slab->cls = cls;
-	slab->pool = pool;
+	slab->owner.pool = pool;
 	slab->next = cls->slabs;
 	cls->slabs = slab;
-	map_slab(pool, slab, slab);
-	cls->bytes += slab->region.piece.bytes;
+	map_slab(pool, slab, &slab->owner);
+	cls->bytes += slab->owner.region.piece.bytes;
 	if (pool->page_size == 0)
-		pool->page_size = slab->region.piece.page_size;
+		pool->page_size = slab->owner.region.piece.page_size;
 	return 0;
 }
 
 int sgp_slabs_drop(struct sgp_class *cls, struct sgp_slab *slab)
 {
 	struct sgp_pool *pool = cls->pool;
-	size_t bytes = slab->region.piece.bytes;
+	size_t bytes = slab->owner.region.piece.bytes;
 	struct sgp_slab **p;
 
 	for (p = &cls->slabs; *p != slab; p = &(*p)->next)
@@ -45,7 +45,7 @@ int sgp_slabs_drop(struct sgp_class *cls, struct sgp_slab *slab)
 	if (sgp_slab_end(slab, &pool->mem, &pool->reg, &pool->spares)) {
 		slab->next = *p;
 		*p = slab;
-		map_slab(pool, slab, slab);
+		map_slab(pool, slab, &slab->owner);
 		return -1;
 	}
 	cls->bytes -= bytes;

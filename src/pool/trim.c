@@ -26,7 +26,7 @@ static size_t choose(struct sgp_class *cls, size_t keep)
 	for (slab = cls->slabs; slab; slab = slab->next)
 		slab->idle = 0;
 	for (i = 0; i < cls->nfree; i++)
-		cls->free[i]->slab->idle++;
+		sgp_slab_of(cls->free[i])->idle++;
 	made = cls->made;
 	for (slab = cls->slabs; slab; slab = slab->next) {
 		slab->leaving = slab->idle == slab->made && made - slab->made >= keep;

@@ -155,21 +155,21 @@ static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
 static void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
 {
 	struct ibv_sge *sge = sgl->sge;
-	const struct sgp_slab *slab = NULL;
+	const struct sgp_owner *owner = NULL;
 	uint64_t end = 0; /* of the last SGE's memory */
 
 	for (int i = 0; i < n; i++) {
 		const struct sgp_chunk *chunk = sgl->chunk[i];
 		uint64_t addr = (uintptr_t)chunk->addr;
 
-		if (addr == end && chunk->slab == slab &&
+		if (addr == end && chunk->owner == owner &&
 		    (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH) {
 			sge[-1].length += size;
 		} else {
-			if (chunk->slab != slab) {
-				slab = chunk->slab;
-				sgl->pds &= slab->region.pds;
-				sgl->access &= slab->region.access;
+			if (chunk->owner != owner) {
+				owner = chunk->owner;
+				sgl->pds &= owner->region.pds;
+				sgl->access &= owner->region.access;
 			}
 			sge->addr = addr;
 			sge->length = size;

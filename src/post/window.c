@@ -150,7 +150,7 @@ int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct
 	}
 	wr.bind_mw.mw = w->mw;
 	wr.bind_mw.rkey = ibv_inc_rkey(w->rkey);
-	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = chunk->slab->region.mr,
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = chunk->owner->region.mr,
 							 .addr = (uintptr_t)chunk->addr + offset,
 							 .length = length,
 							 .mw_access_flags = access};
