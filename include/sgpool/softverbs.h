@@ -46,6 +46,10 @@ SGP_API uint64_t sv_total(enum sv_counter what);
 /* Adds a device that behaves like `persona` ("soft", "rxe", "siw", ...) with 1 to 4 ports. The
  * first call that needs devices makes "soft0" if there never was one. EEXIST, EINVAL, ENOMEM, ENOSPC. */
 SGP_API int sv_device_add(const char *name, const char *persona, int ports);
+/* Adds the devices that a text describes: NAME=PERSONA or NAME=PERSONA:PORTS, divided by commas or
+ * spaces. The environment variable SGP_SOFTVERBS_DEVICES is one; it is read when a device is first
+ * needed. On an error *wrong, if given, is where it went wrong; those before it were added. */
+SGP_API int sv_devices(const char *text, const char **wrong);
 
 /* Takes a device away, as when its card is pulled: DEVICE_FATAL on its contexts, DEVICE_REMOVAL on
  * its ids, its queue pairs in error, and nothing new can be made. Destroying works. EINVAL: no
@@ -70,22 +74,27 @@ SGP_API int sv_failed(const char *call);
 /* How often `call` was made. */
 SGP_API uint64_t sv_calls(const char *call);
 /*
- * Adds faults, written in a small language; statements are divided by ';' or a newline:
+ * Adds faults, written in a small language; statements are divided by ';' or a newline, and '#'
+ * begins a comment. softverbs(7) has all of it.
  *
- *	reg_mr fail ENOMEM at 3              the fourth registration from now on
- *	reg_mr fail ENOMEM above 65536       each one of more bytes
- *	post_send fail ENOMEM chance 0.01    one in a hundred, by the seed
- *	post_send midway at 0                the chain stops after its first request, and 0 is
- * returned post_send doorbell EIO at 0          all of it is queued, yet it fails and leaves bad_wr
- * alone completion drop at 5                 it never comes completion delay 3 every 10          it
- * comes three polls later completion duplicate | swap | status N | opcode N message kill at 100 a
- * link that breaks: retries exceeded any down soft0 at 50                 the link, at the fiftieth
- * call of all message remove soft0 at 7            the whole device seed 42 set soft0 keep_cqes 1 as
- * sv_set
+ *	reg_mr fail ENOMEM at 3            the fourth registration from now on
+ *	reg_mr fail ENOMEM above 65536     each one of more bytes
+ *	post_send fail ENOMEM chance 0.01  one in a hundred, by the seed
+ *	post_send midway at 0              the chain stops after its first request: 0 is returned
+ *	post_send doorbell EIO at 0        all is queued, yet it fails and leaves bad_wr alone
+ *	completion drop at 5               it never comes
+ *	completion delay 3 every 10        it comes three polls later
+ *	completion duplicate at 0          or swap, status N, opcode N
+ *	message kill at 100                a link that breaks: retries exceeded
+ *	any down soft0 at 50               the link, at the fifty-first call of all
+ *	message remove soft0 at 7          the whole device
+ *	seed 42
+ *	set soft0 keep_cqes 1              as sv_set
  *
  * Conditions are at N (from 0), every N, above BYTES, chance P, times N; all given must hold. The
  * same text and the same calls give the same run. Also read from the environment variable
- * SGP_SOFTVERBS_FAULTS when softverbs starts. -1/EINVAL with *wrong, if given, where it went wrong.
+ * SGP_SOFTVERBS_FAULTS when softverbs starts. -1/EINVAL with *wrong, if given, the first word that
+ * was not understood.
  */
 SGP_API int sv_faults(const char *text, const char **wrong);
 /* Takes back all faults. */

@@ -26,7 +26,7 @@ struct cli_command {
 };
 
 /* One file (or few) each. The table is in main.c. */
-extern const struct cli_command cli_doctor, cli_recv, cli_send;
+extern const struct cli_command cli_doctor, cli_recv, cli_send, cli_softverbs;
 
 /*
  * The next option, as getopt_long(3): its value, -1 after the last. --help and --version are done

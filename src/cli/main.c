@@ -10,6 +10,7 @@ static const struct cli_command *const commands[] = {
 	&cli_doctor,
 	&cli_recv,
 	&cli_send,
+	&cli_softverbs,
 };
 
 enum {
@@ -20,7 +21,7 @@ static int print_help(void)
 {
 	printf("usage: sgpool COMMAND ...\n\n");
 	for (int i = 0; i < COMMANDS; i++)
-		printf("  %-8s %s\n", commands[i]->name, commands[i]->summary);
+		printf("  %-9s %s\n", commands[i]->name, commands[i]->summary);
 	printf("\nsgpool COMMAND --help tells more. Exit status: 0 it worked, 1 it did not, 2 "
 	       "wrong "
 	       "use.\n");

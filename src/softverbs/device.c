@@ -101,55 +101,92 @@ static struct sw_device *find(const char *name)
 	return NULL;
 }
 
-int sv_device_add(const char *name, const char *persona, int ports)
+static int add_checked(const char *name, const char *persona, long ports)
 {
 	const struct sw_persona *p = sw_persona(persona);
-	int err;
 
 	if (!p || !*name || strlen(name) >= IBV_SYSFS_NAME_MAX || ports < 1 || ports > SW_MAX_PORTS)
-		return sw_fail(EINVAL);
+		return EINVAL;
+	return find(name) ? EEXIST : add(name, p, (int)ports);
+}
+
+int sv_device_add(const char *name, const char *persona, int ports)
+{
+	int err;
+
 	sw_lock();
-	err = find(name) ? EEXIST : add(name, p, ports);
+	err = add_checked(name, persona, ports);
 	sw_unlock();
 	return err ? sw_fail(err) : 0;
 }
 
-/* One "name=persona" or "name=persona:ports"; false: it isn't one. */
-static bool add_described(char *text)
+/* One "NAME=PERSONA" or "NAME=PERSONA:PORTS" of len bytes; the lock is held. */
+static int add_described(const char *text, size_t len)
 {
-	char *persona = strchr(text, '='), *ports = persona ? strchr(persona, ':') : NULL;
-	int n = ports ? atoi(ports + 1) : 1;
+	char name[IBV_SYSFS_NAME_MAX + 32], *persona, *ports, *end = NULL;
+	long n = 1;
 
+	if (len >= sizeof name)
+		return EINVAL;
+	memcpy(name, text, len);
+	name[len] = '\0';
+	persona = strchr(name, '=');
 	if (!persona)
-		return false;
+		return EINVAL;
 	*persona++ = '\0';
-	if (ports)
-		*ports = '\0';
-	return *text && strlen(text) < IBV_SYSFS_NAME_MAX && sw_persona(persona) && n >= 1 &&
-	       n <= SW_MAX_PORTS && !find(text) && !add(text, sw_persona(persona), n);
+	ports = strchr(persona, ':');
+	if (ports) {
+		*ports++ = '\0';
+		n = strtol(ports, &end, 10);
+	}
+	return ports && (end == ports || *end) ? EINVAL : add_checked(name, persona, n);
+}
+
+/* All that text describes, until one is wrong: then *wrong is where. */
+static int add_all(const char *text, const char **wrong)
+{
+	static const char between[] = ", \n";
+	size_t len;
+	int err;
+
+	for (text += strspn(text, between); *text; text += len + strspn(text + len, between)) {
+		len = strcspn(text, between);
+		err = add_described(text, len);
+		if (err) {
+			*wrong = text;
+			return err;
+		}
+	}
+	return 0;
+}
+
+int sv_devices(const char *text, const char **wrong)
+{
+	const char *at;
+	int err;
+
+	sw_lock();
+	err = add_all(text, &at);
+	sw_unlock();
+	if (err && wrong)
+		*wrong = at;
+	return err ? sw_fail(err) : 0;
 }
 
 /* The devices that are there when nobody asked for any. A wrong environment is no reason to go on
  * with something else than what was meant. */
 void sw_default_device(void)
 {
-	const char *env = getenv("SGP_SOFTVERBS_DEVICES");
-	char *text, *save, *one;
+	const char *env = getenv("SGP_SOFTVERBS_DEVICES"), *wrong;
 
 	if (made)
 		return;
 	if (!env) {
 		add("soft0", sw_persona("soft"), 1);
-		return;
+	} else if (add_all(env, &wrong)) {
+		fprintf(stderr, "softverbs: SGP_SOFTVERBS_DEVICES: what is \"%s\"?\n", wrong);
+		exit(2);
 	}
-	text = strdup(env);
-	for (one = text ? strtok_r(text, ", ", &save) : NULL; one;
-	     one = strtok_r(NULL, ", ", &save))
-		if (!add_described(one)) {
-			fprintf(stderr, "softverbs: SGP_SOFTVERBS_DEVICES: what is \"%s\"?\n", one);
-			exit(2);
-		}
-	free(text);
 }
 
 int sv_set(const char *device, const char *what, uint64_t value)

@@ -24,6 +24,7 @@
 
 struct cursor {
 	const char *at;
+	const char *word; /* the last one read */
 };
 struct word {
 	const char *s;
@@ -50,7 +51,7 @@ static struct word word(struct cursor *c)
 	struct word w;
 
 	skip(c);
-	w.s = c->at;
+	w.s = c->word = c->at;
 	while (*c->at && !isspace((unsigned char)*c->at) && *c->at != ';' && *c->at != '#')
 		c->at++;
 	w.len = (size_t)(c->at - w.s);
@@ -213,10 +214,8 @@ static int statement(struct cursor *c)
 	if (is(w, "set"))
 		return setting(c) ? 0 : EINVAL;
 	target = sw_target(w.s, w.len);
-	if (target < 0) {
-		c->at = w.s;
+	if (target < 0)
 		return EINVAL;
-	}
 	r.target = (enum sw_target)target;
 	if (!action(c, &r))
 		return EINVAL;
@@ -228,7 +227,7 @@ static int statement(struct cursor *c)
 
 int sw_fault_parse(const char *text, const char **wrong)
 {
-	struct cursor c = {text};
+	struct cursor c = {text, text};
 	int err = 0;
 
 	while (!err) {
@@ -237,9 +236,11 @@ int sw_fault_parse(const char *text, const char **wrong)
 		if (!*c.at)
 			break;
 		err = statement(&c);
-		if (!err && !ends(&c))
+		if (!err && !ends(&c)) {
+			c.word = c.at;
 			err = EINVAL;
+		}
 	}
-	*wrong = c.at;
+	*wrong = err ? c.word : c.at;
 	return err;
 }

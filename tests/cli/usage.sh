@@ -106,6 +106,21 @@ fails "can't be written: it is no regular file" recv -o "$out/dangling"
 left=$(find "$out" -name '.sgpool*' -o -name file)
 [ -z "$left" ] || fail "recv: left $left behind"
 
+wrong softverbs --
+wrong softverbs ls
+wrong softverbs --strict ls
+wrong softverbs ls -- ls
+wrong softverbs --json -- ls
+wrong softverbs --like nothing -- ls
+wrong softverbs --like '' -- ls
+wrong softverbs --like rxe:5 -- ls
+wrong softverbs --like -- ls
+wrong softverbs --devices a -- ls
+wrong softverbs --devices a=soft,a=rxe -- ls
+wrong softverbs --fault nonsense -- ls
+wrong softverbs --fault 'reg_mr fail EIO' --fault 'reg_mr fail' -- ls
+wrong softverbs --fault 'set soft1 max_mr 1' -- ls
+
 run doctor
 if [ $status -gt 1 ] || ! grep -q '^RDMA can be used here: ' "$out/out"; then
 	fail "doctor: status $status"
@@ -138,6 +153,50 @@ assert device["max_sge"] == 32 and device["max_inline"] == 1024, device
 (port,) = device["ports"]
 assert port["state"] == "active" and port["link_layer"] == "Ethernet", port
 PYTHON
+fi
+
+# The command that runs others on softverbs: its status is theirs, and they get what was asked for.
+on_softverbs() { # STATUS PATTERN ARGUMENTS: PATTERN in the output or the one line of error
+	wanted=$1 pattern=$2
+	shift 2
+	run softverbs "$@"
+	if [ $status -ne "$wanted" ] || ! grep -q -- "$pattern" "$out/out" "$out/err"; then
+		fail "softverbs $*: status $status, wanted $wanted and '$pattern'"
+	fi
+}
+
+if [ -n "$softverbs" ]; then
+	on_softverbs 0 '"soft0"' -- "$sgpool" doctor --json
+	on_softverbs 0 '"two".*"siw"' --devices two=rxe:2,siw=siw -- "$sgpool" doctor --json
+	on_softverbs 1 'Operation not permitted' --fault 'get_device_list fail EPERM' \
+		--fault 'open_device fail EACCES' -- "$sgpool" doctor
+	on_softverbs 0 'set soft0 max_sge 7; seed 1, 1$' --fault 'set soft0 max_sge 7' --fault 'seed 1' --strict \
+		-- sh -c 'echo "$SGP_SOFTVERBS_FAULTS, $SGP_SOFTVERBS_STRICT"'
+	on_softverbs 7 '^ran' -- sh -c 'echo ran; exit 7'
+	on_softverbs 127 'No such file' -- "$out/none"
+	on_softverbs 126 'Permission denied' -- "$out"
+	personas=$("$sgpool" softverbs --help | tr '\n' ' ' | sed 's/.*the default), \([a-z0-9, ]*\)  *--devices.*/soft \1/; s/,//g')
+	[ "$(echo "$personas" | wc -w)" -ge 8 ] || fail "softverbs --help: the personas: $personas"
+	for persona in $personas; do
+		on_softverbs 0 '^RDMA can be used here: yes' --like "$persona" -- "$sgpool" doctor
+	done
+	# Printed instead of run, it's the same.
+	quoted="seed 1; # it's"
+	(eval "$("$sgpool" softverbs --like siw --fault "$quoted")" && [ "$SGP_SOFTVERBS_FAULTS" = "$quoted" ] &&
+		"$sgpool" doctor --json) >"$out/out" 2>"$out/err" || fail 'eval "$(sgpool softverbs)"'
+	grep -q '"max_sge": 6' "$out/out" || fail 'eval "$(sgpool softverbs --like siw)"'
+	run softverbs --like siw --json
+	"$python" -c 'import json, sys; o = json.load(open(sys.argv[1]))
+assert o["SGP_SOFTVERBS_DEVICES"] == "soft0=siw" and o["LD_PRELOAD"].startswith("/"), o' "$out/out" ||
+		fail softverbs --json
+	ln "$(readlink -f "$softverbs")" "$out/libsgpool-softverbs.so.${version%%.*}" 2>/dev/null ||
+		cp "$softverbs" "$out/libsgpool-softverbs.so.${version%%.*}"
+	mkdir -p "$out/a b/src/cli" "$out/a b/src/softverbs"
+	cp "$sgpool" "$out/a b/src/cli/"
+	mv "$out"/lib* "$out/a b/src/softverbs/"
+	status=0
+	"$out/a b/src/cli/sgpool" softverbs -- true >"$out/out" 2>"$out/err" || status=$?
+	[ $status -eq 1 ] && grep -q "can't be preloaded" "$out/err" || fail "softverbs in 'a b': status $status"
 fi
 
 if [ -w /dev/full ]; then

@@ -174,30 +174,59 @@ START_TEST(test_same_seed_same_run)
 }
 END_TEST
 
+START_TEST(test_described_devices)
+{
+	static const char *const bad[] = {"",          "x",         "x=",       "=soft",
+					  "x=nothing", "x=soft:",   "x=soft:0", "x=soft:5",
+					  "x=soft:2x", "soft0=soft"};
+	struct ibv_device **list;
+	const char *wrong;
+	int n;
+
+	ck_assert_int_eq(sv_devices("soft0=soft, two=siw:2,three=rxe", &wrong), 0);
+	for (size_t i = 1; i < sizeof bad / sizeof *bad; i++) {
+		ck_assert_msg(sv_devices(bad[i], &wrong) == -1, "%s", bad[i]);
+		ck_assert_ptr_eq(wrong, bad[i]);
+	}
+	ck_assert_int_eq(sv_devices(bad[0], &wrong), 0);
+	ck_assert_int_eq(sv_devices("four=efa five six=soft", &wrong), -1);
+	ck_assert_str_eq(wrong, "five six=soft");
+	list = ibv_get_device_list(&n);
+	ck_assert_int_eq(n, 4);
+	ck_assert_str_eq(ibv_get_device_name(list[1]), "two");
+	ck_assert_str_eq(ibv_get_device_name(list[3]), "four");
+	ibv_free_device_list(list);
+}
+END_TEST
+
 START_TEST(test_wrong_rules)
 {
-	static const char *const bad[] = {
-		"reg_mr",
-		"reg_mr fail",
-		"reg_mr fail ENOSUCH",
-		"no_call fail EIO",
-		"completion midway",
-		"reg_mr drop",
-		"reg_mr fail EIO at",
-		"seed",
-		"set soft0 what 1",
-		"message remove",
-		"reg_mr fail EIO at x",
-		"completion delay",
-		"reg_mr fail EIO chance 2",
-		"reg_mr fail EIO at 1 2",
+	static const struct {
+		const char *text, *wrong; /* where it went wrong */
+	} bad[] = {
+		{"reg_mr", ""},
+		{"reg_mr fail", ""},
+		{"reg_mr fail ENOSUCH", "ENOSUCH"},
+		{"no_call fail EIO", "no_call fail EIO"},
+		{"completion midway", "midway"},
+		{"reg_mr drop", "drop"},
+		{"reg_mr fail EIO at", ""},
+		{"seed", ""},
+		{"set soft0 what 1", "1"},
+		{"message remove", ""},
+		{"reg_mr fail EIO at x", "x"},
+		{"completion delay", ""},
+		{"reg_mr fail EIO chance 2", "2"},
+		{"reg_mr fail EIO at 1 2", "2"},
+		{"seed 1; seed 2 3; seed 4", "3; seed 4"},
 	};
 	const char *wrong;
 
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		wrong = NULL;
-		ck_assert_msg(sv_faults(bad[i], &wrong) == -1 && errno == EINVAL, "%s", bad[i]);
-		ck_assert(wrong >= bad[i] && wrong <= bad[i] + strlen(bad[i]));
+		ck_assert_msg(sv_faults(bad[i].text, &wrong) == -1 && errno == EINVAL, "%s",
+			      bad[i].text);
+		ck_assert_str_eq(wrong, bad[i].wrong);
 	}
 	ck_assert_int_eq(sv_faults(" # nothing\n\n; reg_mr fail 12 at 0 # twelve\n", &wrong), 0);
 	sv_faults_clear();
@@ -392,6 +421,7 @@ int main(void)
 	tcase_add_test(t, test_port_down);
 	tcase_add_loop_test(t, test_device_removed, 0, 2);
 	tcase_add_test(t, test_same_seed_same_run);
+	tcase_add_test(t, test_described_devices);
 	tcase_add_test(t, test_wrong_rules);
 	tcase_add_test(t, test_null);
 	tcase_add_test(t, test_strict_send_changed);
