@@ -3,8 +3,8 @@
  * sgpool: registered buffers for RDMA that are owned until their completion is reaped.
  *
  * This header brings in the whole library: the pool (pool.h), the scatter-gather list (sgl.h), and
- * the queues (post.h). Functions return 0, or -1 with errno; constructors return NULL with errno;
- * sgp_errmsg() tells what to do about it.
+ * the queues (post.h) with what stands on them (window.h, flow.h). Functions return 0, or -1 with
+ * errno; constructors return NULL with errno; sgp_errmsg() tells what to do about it.
  */
 #ifndef SGPOOL_SGPOOL_H
 #define SGPOOL_SGPOOL_H
@@ -15,6 +15,7 @@
 #include <sgpool/sgl.h>
 #include <sgpool/post.h>
 #include <sgpool/window.h>
+#include <sgpool/flow.h>
 
 SGP_BEGIN_DECLS
 
