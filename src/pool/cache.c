@@ -10,9 +10,11 @@
  * preempted. */
 #define SPINS 64
 
-static void set_top(struct sgp_cache *cache, struct sgp_chunk **top)
+/* By the owner: a magazine of n chunks. */
+static void set_count(struct sgp_cache *cache, size_t n)
 {
-	__atomic_store_n(&cache->mag.top, top, __ATOMIC_RELAXED);
+	__atomic_store_n(&cache->mag.top, (uintptr_t)(cache->items + n), __ATOMIC_RELAXED);
+	__atomic_store_n(&cache->emptied, false, __ATOMIC_RELAXED);
 }
 
 static void set_limits(struct sgp_cache *cache, struct sgp_chunk **floor, struct sgp_chunk **ceil)
@@ -38,7 +40,7 @@ static void close_cache(struct sgp_cache *cache)
 void sgp_cache_init(struct sgp_cache *cache, struct sgp_class *cls)
 {
 	close_cache(cache);
-	set_top(cache, cache->items);
+	set_count(cache, 0);
 	cache->cls = cls;
 	cache->mag.least = cls->least;
 	cache->mag.span = cls->cut.size - cls->least;
@@ -92,6 +94,8 @@ void sgp_cache_detach(struct sgp_cache *cache, struct sgp_waiter **served)
 
 void sgp_cache_open_locked(struct sgp_cache *cache)
 {
+	if (cache->emptied)
+		set_count(cache, 0);
 	set_limits(cache, cache->items, cache->items + cache->capacity);
 }
 
@@ -102,7 +106,7 @@ void sgp_cache_fill_locked(struct sgp_cache *cache, size_t n)
 	if (n > cache->capacity - count)
 		n = cache->capacity - count;
 	sgp_centre_take_locked(cache->cls, cache->items + count, n);
-	set_top(cache, cache->items + count + n);
+	set_count(cache, count + n);
 }
 
 void sgp_cache_spill_locked(struct sgp_cache *cache, size_t n)
@@ -112,7 +116,7 @@ void sgp_cache_spill_locked(struct sgp_cache *cache, size_t n)
 	/* The newest stay: their descriptors and first lines are still in the processor's cache. */
 	sgp_centre_give_locked(cache->cls, cache->items, n);
 	memmove(cache->items, cache->items + n, rest * sizeof cache->items[0]);
-	set_top(cache, cache->items + rest);
+	set_count(cache, rest);
 }
 
 void sgp_cache_store_locked(struct sgp_cache *cache, struct sgp_chunk *const chunks[], size_t n)
@@ -121,14 +125,14 @@ void sgp_cache_store_locked(struct sgp_cache *cache, struct sgp_chunk *const chu
 
 	assert(n <= cache->capacity - count);
 	memcpy(cache->items + count, chunks, n * sizeof chunks[0]);
-	set_top(cache, cache->items + count + n);
+	set_count(cache, count + n);
 }
 
 static bool owner_is_outside(const struct sgp_cache *cache)
 {
 	for (int i = 0; i < SPINS; i++) {
 		/* Acquire: what the owner did to its magazine before it left is seen. */
-		if (__atomic_load_n(&cache->mag.busy, __ATOMIC_SEQ_CST) == 0)
+		if (!(__atomic_load_n(&cache->mag.top, __ATOMIC_SEQ_CST) & SGP_MAG_INSIDE))
 			return true;
 #if defined(__x86_64__) || defined(__i386__)
 		__builtin_ia32_pause();
@@ -165,7 +169,8 @@ size_t sgp_reclaim_locked(struct sgp_class *cls)
 			continue;
 		}
 		n = sgp_cache_count(cache);
-		sgp_cache_spill_locked(cache, n);
+		sgp_centre_give_locked(cls, cache->items, n);
+		__atomic_store_n(&cache->emptied, true, __ATOMIC_RELAXED);
 		sum += n;
 	}
 	if (sum)

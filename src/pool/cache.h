@@ -30,8 +30,11 @@ void sgp_cache_detach(struct sgp_cache *cache, struct sgp_waiter **served);
 /* Chunks in it; exact while its owner is outside. */
 static inline size_t sgp_cache_count(const struct sgp_cache *cache)
 {
-	return (size_t)(__atomic_load_n(&cache->mag.top, __ATOMIC_RELAXED) -
-			(struct sgp_chunk **)cache->items);
+	uintptr_t top = __atomic_load_n(&cache->mag.top, __ATOMIC_RELAXED);
+
+	if (__atomic_load_n(&cache->emptied, __ATOMIC_RELAXED))
+		return 0;
+	return (top - (uintptr_t)cache->items) / sizeof cache->items[0];
 }
 
 /* By the owner: let the inline forms in. */

@@ -121,19 +121,17 @@ static bool fast_flags(int flags)
 /* n chunks at once out of a magazine of the thread's own; false when it has fewer. */
 static bool mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n)
 {
-	struct sgp_chunk **top;
+	struct sgp_chunk **top = sgp_mag_enter(mag);
 	bool enough;
 
-	sgp_mag_enter(mag);
-	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
 	/* Signed: the floor of a closed magazine is above everything. */
 	enough = (intptr_t)top - (intptr_t)__atomic_load_n(&mag->floor, SGP_MAG_ORDER) >=
 		 (intptr_t)(n * sizeof top[0]);
 	if (enough) {
-		memcpy(chunks, top - n, n * sizeof top[0]);
-		__atomic_store_n(&mag->top, top - n, __ATOMIC_RELAXED);
+		top -= n;
+		memcpy(chunks, top, n * sizeof top[0]);
 	}
-	sgp_mag_leave(mag);
+	sgp_mag_leave(mag, top);
 	return enough;
 }
 
@@ -319,18 +317,15 @@ static size_t mag_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 
 	n = count_alike(chunks, n, slot);
 	mag = sgp_thread.mags[slot];
-	sgp_mag_enter(mag);
-	top = __atomic_load_n(&mag->top, __ATOMIC_RELAXED);
+	top = sgp_mag_enter(mag);
 	ceil = __atomic_load_n(&mag->ceil, SGP_MAG_ORDER);
 	if (top >= ceil)
 		n = 0;
 	else if (n > (size_t)(ceil - top))
 		n = (size_t)(ceil - top);
-	if (n) {
+	if (n)
 		memcpy(top, chunks, n * sizeof top[0]);
-		__atomic_store_n(&mag->top, top + n, __ATOMIC_RELAXED);
-	}
-	sgp_mag_leave(mag);
+	sgp_mag_leave(mag, top + n);
 	return n;
 }
 

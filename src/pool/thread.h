@@ -33,6 +33,7 @@ struct sgp_cache {
 	struct sgp_thread_block *owner;
 	struct sgp_cache *next_of_class, *next_of_thread;
 	size_t capacity;
+	bool emptied; /* by another thread: there is nothing in it, whatever its top says */
 	struct sgp_chunk *items[]; /* [capacity] */
 };
 

@@ -8,9 +8,9 @@
  * owner's buffer at that moment. Every interleaving of their steps and of the buffer's drains is
  * visited. No chunk may ever be in two places, or in none.
  *
- * That the check can fail is shown by three wrong protocols, each of which must be caught: without
- * the barrier, with the owner's question before its announcement, and with chunks taken from an
- * owner that is inside.
+ * That the check can fail is shown by four wrong protocols, each of which must be caught: without
+ * the barrier, with the owner's question before its announcement, with chunks taken from an owner
+ * that is inside, and with the top, which the owner has read already, set by who took them.
  *
  *      sgpool/inline.h: sgp_mag_get, sgp_mag_put    get.c: the long way    cache.c: reclaim
  */
@@ -32,19 +32,26 @@ enum variant {
 	CORRECT,
 	NO_BARRIER,
 	ASK_FIRST,
-	TAKE_INSIDE
+	TAKE_INSIDE,
+	SET_TOP,
+	VARIANTS
 };
-static const char *const variant_name[] = {"correct", "no barrier", "ask first", "take inside"};
+static const char *const variant_name[] = {"correct", "no barrier", "ask first", "take inside",
+					   "set top"};
 
 /* The shared memory, a byte a cell. Items and the centre hold chunk numbers, 0 is none. */
 enum cell {
-	BUSY,
 	OPEN,
-	TOP,
+	TOP,     /* | INSIDE */
+	EMPTIED, /* there is nothing in it, whatever the top says */
 	ITEM,
 	CENTRE = ITEM + CHUNKS,
 	NCENTRE = CENTRE + CHUNKS,
 	CELLS
+};
+
+enum {
+	INSIDE = 0x80
 };
 
 struct state {
@@ -58,17 +65,16 @@ struct state {
 	} buffer[BUFFER];
 	uint8_t nbuffer;
 	/* The reclaimer. */
-	uint8_t rpc, rround, rbusy;
+	uint8_t rpc, rround;
 };
 
 /* The owner's program counter. */
 enum {
 	O_START,
-	O_ENTER,
 	O_TOP,
+	O_ENTER,
 	O_ASK,
 	O_ITEM,
-	O_MOVE,
 	O_LEAVE,
 	O_LEAVE_SLOW,
 	O_LOCK,
@@ -136,10 +142,22 @@ static void give_centre(struct state *s, uint8_t chunk)
 	s->mem[CENTRE + s->mem[NCENTRE]++] = chunk;
 }
 
-static void spill(struct state *s)
+static uint8_t count(const struct state *s)
 {
-	while (s->mem[TOP] > 0)
-		give_centre(s, s->mem[ITEM + --s->mem[TOP]]);
+	return s->mem[EMPTIED] ? 0 : s->mem[TOP] & ~INSIDE;
+}
+
+/* By the owner. */
+static void set_count(struct state *s, int n)
+{
+	s->mem[TOP] = (uint8_t)n;
+	s->mem[EMPTIED] = 0;
+}
+
+static void empty(struct state *s)
+{
+	for (int i = count(s); i-- > 0;)
+		give_centre(s, s->mem[ITEM + i]);
 }
 
 /* An operation of the owner has ended; a chunk that it got is its own. */
@@ -158,14 +176,19 @@ static void next_op(struct state *s)
 static void slow(struct state *s)
 {
 	if (is_put(s)) {
-		if (pressure)
-			spill(s);
-		if (pressure || s->mem[TOP] == CHUNKS)
+		if (pressure) {
+			empty(s);
+			set_count(s, 0);
+		}
+		if (pressure || count(s) == CHUNKS) {
 			give_centre(s, s->chunk);
-		else
-			s->mem[ITEM + s->mem[TOP]++] = s->chunk;
+		} else {
+			s->mem[ITEM + count(s)] = s->chunk;
+			set_count(s, count(s) + 1);
+		}
 	} else {
-		spill(s);
+		empty(s);
+		set_count(s, 0);
 		if (s->mem[NCENTRE])
 			s->chunk = s->mem[CENTRE + --s->mem[NCENTRE]];
 	}
@@ -189,14 +212,14 @@ static bool owner(struct state *s)
 			s->held[s->nheld] = 0;
 		}
 		s->ask = variant == ASK_FIRST ? load(s, OPEN) : 2;
-		s->pc = O_ENTER;
-		return true;
-	case O_ENTER:
-		store(s, BUSY, 1);
 		s->pc = O_TOP;
 		return true;
 	case O_TOP:
 		s->top = load(s, TOP);
+		s->pc = O_ENTER;
+		return true;
+	case O_ENTER:
+		store(s, TOP, s->top | INSIDE);
 		s->pc = O_ASK;
 		return true;
 	case O_ASK:
@@ -212,18 +235,14 @@ static bool owner(struct state *s)
 			store(s, ITEM + s->top, s->chunk);
 		else
 			s->chunk = load(s, ITEM + s->top - 1);
-		s->pc = O_MOVE;
-		return true;
-	case O_MOVE:
-		store(s, TOP, is_put(s) ? s->top + 1 : s->top - 1);
 		s->pc = O_LEAVE;
 		return true;
 	case O_LEAVE:
-		store(s, BUSY, 0);
+		store(s, TOP, is_put(s) ? s->top + 1 : s->top - 1);
 		next_op(s);
 		return true;
 	case O_LEAVE_SLOW:
-		store(s, BUSY, 0);
+		store(s, TOP, s->top);
 		s->pc = O_LOCK;
 		return true;
 	case O_LOCK: /* a locked instruction: the buffer is empty after it */
@@ -264,16 +283,18 @@ static bool reclaimer(struct state *s)
 		s->rpc = R_LOOK;
 		return true;
 	case R_LOOK:
-		s->rbusy = s->mem[BUSY];
-		s->rpc = s->rbusy && variant != TAKE_INSIDE ? R_UNLOCK : R_TAKE;
+		s->rpc = s->mem[TOP] & INSIDE && variant != TAKE_INSIDE ? R_UNLOCK : R_TAKE;
 		return true;
 	case R_TAKE:
-		spill(s);
+		empty(s);
+		if (variant == SET_TOP)
+			s->mem[TOP] = 0;
+		else
+			s->mem[EMPTIED] = 1;
 		s->rpc = R_UNLOCK;
 		return true;
 	case R_UNLOCK:
 		s->locked = 0;
-		s->rbusy = 0;
 		s->rpc = ++s->rround < 2 ? R_LOCK : R_DONE;
 		return true;
 	default:
@@ -286,7 +307,7 @@ static bool whole(const struct state *s)
 {
 	int found[CHUNKS + 1] = {0};
 
-	for (int i = 0; i < s->mem[TOP]; i++)
+	for (int i = 0; i < count(s); i++)
 		found[s->mem[ITEM + i]]++;
 	for (int i = 0; i < s->mem[NCENTRE]; i++)
 		found[s->mem[CENTRE + i]]++;
@@ -301,8 +322,8 @@ static bool whole(const struct state *s)
 /* More in a place than there is room for is a violation before it is an overrun of our arrays. */
 static bool sane(const struct state *s)
 {
-	return s->mem[TOP] <= CHUNKS && s->mem[NCENTRE] <= CHUNKS && s->nheld <= CHUNKS &&
-	       s->mem[TOP] + s->mem[NCENTRE] <= CHUNKS + 1;
+	return count(s) <= CHUNKS && s->mem[NCENTRE] <= CHUNKS && s->nheld <= CHUNKS &&
+	       count(s) + s->mem[NCENTRE] <= CHUNKS + 1;
 }
 
 static bool visit(const struct state *s)
@@ -385,7 +406,7 @@ START_TEST(test_protocol)
 	ck_assert_msg(!find_violation(CORRECT), "program %u", program);
 	/* It has been somewhere. */
 	ck_assert_uint_gt(nseen_in_all, 100000);
-	for (enum variant v = NO_BARRIER; v <= TAKE_INSIDE; v++)
+	for (enum variant v = NO_BARRIER; v < VARIANTS; v++)
 		ck_assert_msg(find_violation(v), "'%s' was not caught", variant_name[v]);
 	free(seen);
 	free(used);
