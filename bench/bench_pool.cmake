@@ -12,11 +12,15 @@ foreach(contender bench_pool_dpdk bench_pool_ucx bench_pool_jemalloc)
   target_link_libraries(${contender} PRIVATE sgp_flags)
 endforeach()
 
+add_library(bench_floor_list SHARED bench_floor_list.c)
+target_link_libraries(bench_floor_list PRIVATE sgp_flags)
 add_executable(bench_pool bench_pool.c bench_pool_inline.c bench_pool_call.c bench_pool_floor.c
+               bench_pool_floor_call.c
                $<TARGET_OBJECTS:bench_harness> $<TARGET_OBJECTS:bench_pool_dpdk>
                $<TARGET_OBJECTS:bench_pool_ucx> $<TARGET_OBJECTS:bench_pool_jemalloc>)
 # softverbs comes before the verbs libraries that ours brings along.
-target_link_libraries(bench_pool PRIVATE sgp_flags sgpool_softverbs sgpool Threads::Threads)
+target_link_libraries(bench_pool PRIVATE sgp_flags sgpool_softverbs sgpool bench_floor_list
+                      Threads::Threads)
 if(DPDK_FOUND AND NOT SGP_SANITIZE)
   target_compile_definitions(bench_pool_dpdk PRIVATE BENCH_DPDK=1)
   target_compile_options(bench_pool_dpdk PRIVATE ${DPDK_CFLAGS_OTHER} -Wno-conversion -Wno-undef)

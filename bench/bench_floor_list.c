@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A shared library of its own. */
+#include "bench_floor_list.h"
+
+__attribute__((visibility("default"))) void *bench_floor_call_take(struct bench_floor_list *list)
+{
+	return bench_floor_take(list);
+}
+
+__attribute__((visibility("default"))) void bench_floor_call_give(struct bench_floor_list *list,
+								  void *chunk)
+{
+	bench_floor_give(list, chunk);
+}
