@@ -14,7 +14,7 @@ SGP_BUILD=$(realpath -m "$SGP_TOP/build")
 declare -A SGP_PACKAGES=(
 	[build]="gcc g++ libc6-dev cmake ninja-build pkg-config
 		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev"
-	[tests]="check libsubunit-dev python3"
+	[tests]="check libsubunit-dev python3 groff-base mandoc"
 	[full]="valgrind dpdk-dev libucx-dev libjemalloc-dev"
 	[vm]="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux procps
 		ibverbs-providers ibverbs-utils rdmacm-utils perftest"

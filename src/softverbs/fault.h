@@ -11,29 +11,20 @@
 #include <stdint.h>
 
 /* Every call that can be made to fail, by the name the rules use. */
-#define SW_CALLS(X)                                                                                \
-	X(get_device_list)                                                                         \
-	X(open_device)                                                                             \
-	X(query_device)                                                                            \
-	X(query_port)                                                                              \
-	X(query_gid)                                                                               \
-	X(query_pkey)                                                                              \
-	X(alloc_pd)                                                                                \
-	X(dealloc_pd)                                                                              \
-	X(reg_mr)                                                                                  \
-	X(rereg_mr)                                                                                \
-	X(dereg_mr)                                                                                \
-	X(reg_dmabuf_mr) X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(            \
-		resize_cq) X(destroy_cq) X(poll_cq) X(req_notify_cq) X(get_cq_event) X(create_qp)  \
-		X(modify_qp) X(query_qp) X(destroy_qp) X(post_send) X(post_recv) X(create_srq)     \
-			X(modify_srq) X(query_srq) X(destroy_srq) X(post_srq_recv) X(create_ah) X( \
-				destroy_ah) X(alloc_mw) X(bind_mw) X(dealloc_mw) X(alloc_td)       \
-				X(attach_mcast) X(get_async_event) X(create_event_channel) X(      \
-					create_id) X(destroy_id) X(bind_addr) X(resolve_addr)      \
-					X(resolve_route) X(listen) X(connect) X(accept) X(reject)  \
-						X(disconnect) X(establish) X(get_cm_event)         \
-							X(getaddrinfo) X(set_option) X(migrate_id) \
-								X(join_multicast)
+/* clang-format off */
+#define SW_CALLS(X) \
+	X(get_device_list) X(open_device) X(query_device) X(query_port) X(query_gid) \
+	X(query_pkey) X(alloc_pd) X(dealloc_pd) X(reg_mr) X(rereg_mr) X(dereg_mr) \
+	X(reg_dmabuf_mr) X(create_comp_channel) X(destroy_comp_channel) X(create_cq) \
+	X(resize_cq) X(destroy_cq) X(poll_cq) X(req_notify_cq) X(get_cq_event) \
+	X(create_qp) X(modify_qp) X(query_qp) X(destroy_qp) X(post_send) X(post_recv) \
+	X(create_srq) X(modify_srq) X(query_srq) X(destroy_srq) X(post_srq_recv) \
+	X(create_ah) X(destroy_ah) X(alloc_mw) X(bind_mw) X(dealloc_mw) X(alloc_td) \
+	X(attach_mcast) X(get_async_event) X(create_event_channel) X(create_id) \
+	X(destroy_id) X(bind_addr) X(resolve_addr) X(resolve_route) X(listen) \
+	X(connect) X(accept) X(reject) X(disconnect) X(establish) X(get_cm_event) \
+	X(getaddrinfo) X(set_option) X(migrate_id) X(join_multicast)
+/* clang-format on */
 #define SW_CALL_ENUM(name) SW_CALL_##name,
 enum sw_target {
 	SW_CALLS(SW_CALL_ENUM) SW_NCALLS,
