@@ -79,7 +79,7 @@ struct sgp_pool_attr {
 	uint32_t comp_mask; /* 0; a later version's members come with a bit each */
 	uint32_t flags;     /* SGP_POOL_* */
 	const struct sgp_class_attr *classes; /* of different sizes, in any order */
-	uint32_t nclasses;
+	uint32_t nclasses; /* 0: no chunks, only max_bytes for heaps (sgpool/heap.h) */
 	enum sgp_pages pages;
 	int numa_node;       /* with SGP_POOL_NUMA */
 	size_t max_bytes;    /* addresses to reserve, for ever; 0: what max_chunks needs */

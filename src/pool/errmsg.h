@@ -11,8 +11,10 @@
 
 #include <stddef.h>
 
+#include "sgpool/export.h"
+
 /* Set errno to err, a positive errno, and the thread's sentence. */
-void sgp_set_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
+SGP_API void sgp_set_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
 /* The same as a value to return: macros, so that the compiler knows it. */
 #define sgp_fail(...)      (sgp_set_error(__VA_ARGS__), -1)

@@ -240,7 +240,7 @@ static int try_kind(struct sgp_memory *mem, size_t bytes, const struct sgp_backi
 		    struct kind kind, struct sgp_piece *piece)
 {
 	size_t page = kind.shift ? (size_t)1 << kind.shift : sgp_page_size();
-	size_t n, first;
+	size_t n, first, align;
 	char *addr;
 	int err;
 
@@ -248,9 +248,10 @@ static int try_kind(struct sgp_memory *mem, size_t bytes, const struct sgp_backi
 	if (bytes > backing->max_bytes)
 		return ENOMEM;
 	n = granules_for(mem, bytes);
-	first = find_free(mem, n, kind.thp ? (size_t)1 << SHIFT_2M : page);
+	align = page < backing->align ? backing->align : page;
+	first = find_free(mem, n, kind.thp && align < (1 << SHIFT_2M) ? 1 << SHIFT_2M : align);
 	if (first == mem->granules && kind.thp)
-		first = find_free(mem, n, page);
+		first = find_free(mem, n, align);
 	if (first == mem->granules)
 		return ENOBUFS;
 	addr = mem->base + (first << mem->shift);

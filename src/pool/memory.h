@@ -44,12 +44,13 @@ struct sgp_backing {
 	enum sgp_pages pages;
 	int node;         /* NUMA node, or -1 */
 	size_t max_bytes; /* a piece may not become larger than this by rounding up */
+	size_t align;     /* a power of two that it starts on; 0: that of its pages */
 	uint32_t threads; /* that make a large piece present; 0: as many as processors */
 	void (*progress)(void *progress_arg, size_t bytes_done, size_t bytes); /* or NULL */
 	void *progress_arg;
 };
 
-size_t sgp_page_size(void);
+SGP_API size_t sgp_page_size(void);
 
 /* Round up to a multiple of to, a power of two. */
 static inline size_t sgp_round_up(size_t n, size_t to)

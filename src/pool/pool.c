@@ -23,12 +23,15 @@
 
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 {
-	const struct sgp_class *largest = &pool->classes[pool->nclasses - 1];
+	const struct sgp_class *largest;
 	uint32_t low, high;
 	size_t octave;
 
 	if (size == 0)
 		return sgp_fail_null(EINVAL, "a chunk of 0 bytes");
+	if (pool->nclasses == 0)
+		return sgp_fail_null(EMSGSIZE, "the pool has no size classes, only room for heaps");
+	largest = &pool->classes[pool->nclasses - 1];
 	if (size > largest->cut.size)
 		return sgp_fail_null(EMSGSIZE, "%zu bytes: the pool's largest chunks have %u", size,
 				     largest->cut.size);
@@ -72,7 +75,7 @@ static size_t longest_run(const struct sgp_pool *pool, size_t granule)
  */
 static size_t addresses(const struct sgp_pool *pool, size_t granule)
 {
-	size_t run = longest_run(pool, granule), n = 0;
+	size_t run = pool->nclasses ? longest_run(pool, granule) : 1, n = 0;
 	uint32_t i;
 
 	for (i = 0; i < pool->nclasses; i++) {
@@ -97,7 +100,7 @@ static unsigned int granule_shift(const struct sgp_pool *pool, size_t total)
 		return 21;
 	if (pool->backing.pages == SGP_PAGES_REQUIRE_1G)
 		return 30;
-	while (total / most > MIB || pool->classes[0].cut.size >= 2 * most)
+	while (total / most > MIB || (pool->nclasses && pool->classes[0].cut.size >= 2 * most))
 		most *= 2;
 	if (total >= 4 * MIB)
 		while (granule * 2 <= most && granule * 2 <= pool->backing.max_bytes)
@@ -112,7 +115,7 @@ static size_t alignment(const struct sgp_pool *pool, size_t bytes)
 
 	if (gib)
 		return GIB;
-	return pool->backing.pages == SGP_PAGES_BASE ? sgp_page_size() : 2 * MIB;
+	return 2 * MIB; /* for base pages too: extents start on such boundaries */
 }
 
 static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
@@ -126,7 +129,7 @@ static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 
 		total += cls->max_chunks * cls->cut.stride;
 	}
-	shift = granule_shift(pool, total);
+	shift = granule_shift(pool, pool->nclasses ? total : attr->max_bytes);
 	bytes = addresses(pool, (size_t)1 << shift);
 	/* Regions on hugepage boundaries leave gaps. */
 	bytes += bytes >= 2 * MIB ? alignment(pool, bytes) : 0;
@@ -156,9 +159,11 @@ static int check_attr(const struct sgp_pool_attr *attr)
 
 	if (attr->comp_mask || attr->flags & ~(uint32_t)POOL_FLAGS)
 		return sgp_fail(EINVAL, "comp_mask or flags that this version does not know");
-	if (attr->nclasses == 0 || attr->nclasses > MAX_CLASSES || !attr->classes)
-		return sgp_fail(EINVAL, "%u size classes: 1 to %d are possible", attr->nclasses,
+	if (attr->nclasses > MAX_CLASSES || (attr->nclasses && !attr->classes))
+		return sgp_fail(EINVAL, "%u size classes: at most %d are possible", attr->nclasses,
 				MAX_CLASSES);
+	if (attr->nclasses == 0 && attr->max_bytes == 0)
+		return sgp_fail(EINVAL, "neither a size class nor max_bytes for a heap");
 	if (attr->pages < SGP_PAGES_PREFER_2M || attr->pages > SGP_PAGES_BASE)
 		return sgp_fail(EINVAL, "pages: not one of SGP_PAGES_*");
 	if (attr->flags & SGP_POOL_NUMA && attr->numa_node < 0)
@@ -256,9 +261,12 @@ static struct sgp_class_attr *sort_attr(const struct sgp_pool_attr *attr)
 static int init_classes(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 {
 	size_t bytes = attr->nclasses * sizeof pool->classes[0];
-	struct sgp_class_attr *sorted = sort_attr(attr);
+	struct sgp_class_attr *sorted;
 	uint32_t i;
 
+	if (attr->nclasses == 0)
+		return 0;
+	sorted = sort_attr(attr);
 	if (!sorted)
 		return -1;
 	pool->classes = aligned_alloc(_Alignof(struct sgp_class), bytes);
@@ -376,6 +384,8 @@ static int retire_classes(struct sgp_pool *pool)
 	bool waited_for;
 	uint32_t i;
 
+	if (pool->extents)
+		return sgp_fail(EBUSY, "a heap still has memory of the pool");
 	for (i = 0; i < pool->nclasses; i++) {
 		size_t n = in_use(&pool->classes[i], &waited_for);
 

@@ -39,6 +39,7 @@ struct sgp_pool {
 	struct sgp_registrar reg;
 	struct sgp_backing backing;
 	struct sgp_slab *spares;
+	struct sgp_extent *extents;
 	struct sgp_helper helper;
 };
 

@@ -2,10 +2,9 @@
 /* A pool's slabs as a set, see slabs.h. */
 #include "pool/slabs.h"
 
-/* Enter the slab into the table, or take it out (to NULL). */
-static void map_slab(struct sgp_pool *pool, const struct sgp_slab *slab, struct sgp_owner *to)
+void sgp_pool_map(struct sgp_pool *pool, const struct sgp_region *region, struct sgp_owner *to)
 {
-	const struct sgp_piece *piece = &slab->owner.region.piece;
+	const struct sgp_piece *piece = &region->piece;
 	size_t first = sgp_memory_granule(&pool->mem, piece->addr);
 	size_t last = sgp_memory_granule(&pool->mem, piece->addr + piece->bytes - 1), i;
 
@@ -25,7 +24,7 @@ int sgp_slabs_add(struct sgp_class *cls, size_t n)
 	slab->owner.pool = pool;
 	slab->next = cls->slabs;
 	cls->slabs = slab;
-	map_slab(pool, slab, &slab->owner);
+	sgp_pool_map(pool, &slab->owner.region, &slab->owner);
 	cls->bytes += slab->owner.region.piece.bytes;
 	if (pool->page_size == 0)
 		pool->page_size = slab->owner.region.piece.page_size;
@@ -41,11 +40,11 @@ int sgp_slabs_drop(struct sgp_class *cls, struct sgp_slab *slab)
 	for (p = &cls->slabs; *p != slab; p = &(*p)->next)
 		;
 	*p = slab->next;
-	map_slab(pool, slab, NULL);
+	sgp_pool_map(pool, &slab->owner.region, NULL);
 	if (sgp_slab_end(slab, &pool->mem, &pool->reg, &pool->spares)) {
 		slab->next = *p;
 		*p = slab;
-		map_slab(pool, slab, &slab->owner);
+		sgp_pool_map(pool, &slab->owner.region, &slab->owner);
 		return -1;
 	}
 	cls->bytes -= bytes;

@@ -8,6 +8,9 @@
 
 #include "pool/pool.h"
 
+/* Enter a region's owner into the table of addresses, or take it out (to NULL). */
+void sgp_pool_map(struct sgp_pool *pool, const struct sgp_region *region, struct sgp_owner *to);
+
 /* Make a slab for at least n chunks and publish it; none is in use yet. It becomes cls->slabs. */
 int sgp_slabs_add(struct sgp_class *cls, size_t n);
 

@@ -43,7 +43,7 @@ _Static_assert(sizeof(struct sgp_mag) <= 64, "one cache line");
 void sgp_threads_init(void);
 
 /* In a forked child nothing may be done: -1 with EPERM there, else 0. */
-int sgp_check_fork(void);
+SGP_API int sgp_check_fork(void);
 
 void sgp_threads_lock(void);
 void sgp_threads_unlock(void);
