@@ -51,55 +51,22 @@ static void end_poll(struct ibv_cq_ex *c)
 	sw_unlock();
 }
 
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.opcode;
-}
-
-static uint32_t read_vendor_err(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.vendor_err;
-}
-
-static uint32_t read_byte_len(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.byte_len;
-}
-
-static __be32 read_imm_data(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.imm_data;
-}
-
-static uint32_t read_qp_num(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.qp_num;
-}
-
-static uint32_t read_src_qp(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.src_qp;
-}
-
-static unsigned int read_wc_flags(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.wc_flags;
-}
-
-static uint32_t read_slid(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.slid;
-}
-
-static uint8_t read_sl(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.sl;
-}
-
-static uint8_t read_dlid_path_bits(struct ibv_cq_ex *c)
-{
-	return outer(c)->cur.dlid_path_bits;
-}
+/* Each field of the completion that is being looked at is read by a function of its own. */
+#define READER(type, field)                                                                        \
+	static type read_##field(struct ibv_cq_ex *c)                                              \
+	{                                                                                          \
+		return outer(c)->cur.field;                                                        \
+	}
+READER(enum ibv_wc_opcode, opcode)
+READER(uint32_t, vendor_err)
+READER(uint32_t, byte_len)
+READER(__be32, imm_data)
+READER(uint32_t, qp_num)
+READER(uint32_t, src_qp)
+READER(unsigned int, wc_flags)
+READER(uint32_t, slid)
+READER(uint8_t, sl)
+READER(uint8_t, dlid_path_bits)
 
 struct ibv_cq_ex *sw_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a)
 {

@@ -39,3 +39,12 @@ for program in shared static; do
 done
 ! ldd "$work/build/static" | grep -q libsgpool || exit 1
 echo "find_package: ok"
+
+# The command finds the library that was installed with it.
+bin=$work/usr/bin/sgpool
+eval "$("$bin" softverbs --like siw)"
+[[ $LD_PRELOAD == "$work/usr/"*/libsgpool-softverbs.so.* && -f $LD_PRELOAD ]]
+unset LD_PRELOAD SGP_SOFTVERBS_DEVICES
+"$bin" softverbs --like siw -- "$bin" doctor | grep -q '^RDMA can be used here: yes'
+[[ -f $work/usr/share/man/man7/softverbs.7 ]]
+echo "softverbs: ok"
