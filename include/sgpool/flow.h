@@ -117,7 +117,7 @@ SGP_API void sgp_flow_hello(const struct sgp_flow *flow, uint8_t bytes[SGP_FLOW_
 
 /*
  * Take the peer's hello, of which n bytes came (more than a hello is no error: transports pad). Do it
- * before anything is reaped.
+ * before anything is reaped. A flow of zeros serves to check a hello before there is an endpoint.
  *
  * Returns 0; -1 with EPROTO when it's no hello of a peer that can be talked to, and *flow is as it was.
  */

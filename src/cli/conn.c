@@ -15,9 +15,9 @@ enum {
 	RETRY_MS = 100, /* when something due can't go now */
 };
 
-static uint32_t receives(const struct conn *c)
+static uint32_t receives(enum wire_role role)
 {
-	return c->role == WIRE_RECEIVER ? TRANSFER_MESSAGES : TRANSFER_CONTROLS;
+	return role == WIRE_RECEIVER ? TRANSFER_MESSAGES : TRANSFER_CONTROLS;
 }
 
 void conn_fail(struct conn *c, const char *fmt, ...)
@@ -75,6 +75,17 @@ failed:
 	return -1;
 }
 
+static int begin_flow(struct conn *c)
+{
+	const struct sgp_flow_attr attr = {
+		.ep = c->ep,
+		.pool = c->buffers->headers,
+		.depth = receives(c->role) - SGP_FLOW_RESERVE,
+		.bytes = WIRE_HEADER + (c->role == WIRE_RECEIVER ? TRANSFER_PAYLOAD : 0)};
+
+	return sgp_flow_init(&c->flow, &attr);
+}
+
 int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, enum wire_role role)
 {
 	const int depth = TRANSFER_MESSAGES + TRANSFER_CONTROLS;
@@ -99,7 +110,11 @@ int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, en
 		conn_fail(c, "no queues: %s", sgp_errmsg());
 		return -1;
 	}
-	for (uint32_t i = 0; i < receives(c); i++)
+	if (begin_flow(c)) {
+		conn_fail(c, "no flow control: %s", sgp_errmsg());
+		return -1;
+	}
+	for (uint32_t i = 0; i < receives(role); i++)
 		if (post_receive(c)) {
 			conn_fail(c, "a receive can't be posted: %s", c->refusal);
 			return -1;
@@ -109,13 +124,10 @@ int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, en
 
 void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_conn_param *param)
 {
-	const struct wire_hello hello = {
-		.role = (uint16_t)c->role,
-		.credits = receives(c),
-		.payload = c->role == WIRE_RECEIVER ? TRANSFER_PAYLOAD : 0,
-	};
+	const struct wire_hello hello = {.role = (uint16_t)c->role};
 
 	wire_put_hello(bytes, &hello);
+	sgp_flow_hello(&c->flow, bytes + WIRE_FLOW);
 	/* Credits make a receiver that is not ready impossible: a retry would only hide a fault. */
 	*param = (struct rdma_conn_param){.private_data = bytes,
 					  .private_data_len = WIRE_HELLO,
@@ -125,41 +137,47 @@ void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_con
 					  .rnr_retry_count = 0};
 }
 
-static const char *read_hello(const void *data, size_t n, enum wire_role role,
-			      struct wire_hello *hello)
+/* Check the hello of a peer of this role, and begin the flow with it. */
+static const char *read_hello(struct sgp_flow *flow, const void *data, size_t n,
+			      enum wire_role role)
 {
-	const char *wrong = wire_get_hello(data, n, hello);
+	struct wire_hello hello;
+	const char *wrong = wire_get_hello(data, n, &hello);
 
-	if (wrong || hello->role == role)
+	if (wrong)
 		return wrong;
-	return role == WIRE_SENDER ? "it is no sender" : "it is no receiver";
+	if (hello.role != role)
+		return role == WIRE_SENDER ? "it is no sender" : "it is no receiver";
+	if (sgp_flow_greet(flow, (const char *)data + WIRE_FLOW, n - WIRE_FLOW))
+		return sgp_errmsg();
+	/* A sender's receives take headers only, a receiver's some payload. */
+	if (flow->peer_bytes < (role == WIRE_SENDER ? WIRE_HEADER : WIRE_HEADER + 1))
+		return "its receives are too short";
+	return NULL;
 }
 
 const char *conn_check(const void *data, size_t n, enum wire_role role)
 {
-	struct wire_hello hello;
+	struct sgp_flow flow = {0};
 
-	return read_hello(data, n, role, &hello);
+	return read_hello(&flow, data, n, role);
 }
 
 const char *conn_greet(struct conn *c, const void *data, size_t n)
 {
 	const bool receiver = c->role == WIRE_RECEIVER;
-	struct wire_hello hello;
-	const char *wrong = read_hello(data, n, receiver ? WIRE_SENDER : WIRE_RECEIVER, &hello);
+	const enum wire_role role = receiver ? WIRE_SENDER : WIRE_RECEIVER;
+	const char *wrong = read_hello(&c->flow, data, n, role);
 
 	if (wrong)
 		return wrong;
-	c->peer = (struct wire_peer){.role = hello.role,
-				     .credits = hello.credits,
-				     .credits_max = hello.credits,
-				     .payload_max = receiver ? TRANSFER_PAYLOAD : 0};
-	c->payload = hello.payload;
+	c->peer = (struct wire_peer){.role = role, .payload_max = receiver ? TRANSFER_PAYLOAD : 0};
+	c->payload = c->flow.peer_bytes - WIRE_HEADER;
 	return NULL;
 }
 
 /* A message without payload has its list on the stack. */
-static int post_control(struct conn *c, const uint8_t bytes[WIRE_HEADER])
+static int post_control(struct conn *c, const uint8_t bytes[WIRE_HEADER], int flags)
 {
 	SGP_SGL(sgl, 1);
 	struct sgp_chunk *chunk = sgp_pool_get(c->buffers->headers, WIRE_HEADER, 0);
@@ -171,64 +189,82 @@ static int post_control(struct conn *c, const uint8_t bytes[WIRE_HEADER])
 		sgp_chunk_put(chunk);
 		return -1;
 	}
-	if (sgp_post_sendv(c->ep, NULL, &sgl, IBV_SEND_SIGNALED)) {
+	if (sgp_flow_sendv(&c->flow, NULL, &sgl, flags)) {
+		const int err = errno;
+
 		sgp_sgl_clear(&sgl);
+		errno = err;
 		return -1;
 	}
 	return 0;
 }
 
+/*
+ * A post that failed can be tried again when there was no credit, no room in the queue, no header: a
+ * completion brings them back. Or if we are not connected yet: the passive end may hear the first
+ * message before it hears of the connection.
+ */
+static void post_failed(struct conn *c)
+{
+	if (errno != EAGAIN && errno != ENOBUFS && errno != ENOTCONN)
+		refused(c);
+}
+
+static void posted(struct conn *c)
+{
+	c->sending++;
+	c->said = clock_ms();
+}
+
 int conn_post(struct conn *c, const struct wire_header *header, struct message *m)
 {
-	struct wire_header h = *header;
+	const bool last = header->type == WIRE_VERDICT || header->type == WIRE_ABORT;
+	const int flags = IBV_SEND_SIGNALED | (last ? SGP_FLOW_LAST : 0);
 	uint8_t bytes[WIRE_HEADER];
 	int ret;
 
-	if (c->broken || (c->over && h.type != WIRE_ABORT) || !c->up)
+	if (c->broken || (c->over && header->type != WIRE_ABORT) || !c->up)
 		return -1;
-	if (!wire_may_send(&c->peer, h.type, c->grant))
-		return -1;
-	h.seq = c->seq;
-	h.credits = c->grant;
-	wire_put_header(bytes, &h);
+	wire_put_header(bytes, header);
 	if (m) {
 		memcpy(sgp_chunk_addr(m->sgl.chunk[0]), bytes, WIRE_HEADER);
-		ret = sgp_post_sendv(c->ep, m, &m->sgl, IBV_SEND_SIGNALED);
+		ret = sgp_flow_sendv(&c->flow, m, &m->sgl, flags);
 	} else {
-		ret = post_control(c, bytes);
+		ret = post_control(c, bytes, flags);
 	}
-	if (ret) {
-		/*
-		 * No room in the queue, no header: a completion brings them back. Not connected
-		 * yet: the passive end may hear the first message before it hears of the
-		 * connection.
-		 */
-		if (errno != EAGAIN && errno != ENOBUFS && errno != ENOTCONN)
-			refused(c);
-		return -1;
-	}
-	c->seq++;
-	c->grant = 0;
-	c->peer.credits--;
-	c->sending++;
-	c->said = clock_ms();
-	return 0;
+	if (ret)
+		post_failed(c);
+	else
+		posted(c);
+	return ret;
 }
 
 void conn_repost(struct conn *c)
 {
 	if (!c->over && post_receive(c) == 0)
-		c->grant++;
+		sgp_flow_posted(&c->flow, 1);
+}
+
+/* Returns NULL, or what is wrong with it. */
+static const char *read_message(struct conn *c, const struct sgp_wc *wc, bool *update,
+				struct wire_header *header)
+{
+	const int kind = sgp_flow_received(&c->flow, wc);
+
+	if (kind < 0)
+		return sgp_errmsg();
+	*update = kind == 0;
+	if (*update)
+		return NULL;
+	return wire_get_message(&c->peer, sgp_chunk_addr(wc->sgl.chunk[0]), wc->byte_len, header);
 }
 
 static void receive(struct conn *c, struct sgp_wc *wc)
 {
 	struct wire_header header;
-	const char *wrong = "a message without bytes";
+	bool update;
+	const char *wrong = read_message(c, wc, &update, &header);
 
-	if (wc->sgl.num_chunk > 0)
-		wrong = wire_get_message(&c->peer, sgp_chunk_addr(wc->sgl.chunk[0]), wc->byte_len,
-					 &header);
 	if (wrong) {
 		const struct wire_header no = {.type = WIRE_ABORT, .code = WIRE_BAD_MESSAGE};
 
@@ -238,10 +274,14 @@ static void receive(struct conn *c, struct sgp_wc *wc)
 	}
 	c->heard = clock_ms();
 	c->up = true;
-	if (header.type == WIRE_ABORT)
+	if (update) {
+		sgp_sgl_clear(&wc->sgl);
+		conn_repost(c);
+	} else if (header.type == WIRE_ABORT) {
 		conn_fail(c, "the other end gave up: %s", wire_code_text(header.code));
-	else
+	} else {
 		c->received(c->arg, &header, &wc->sgl);
+	}
 }
 
 static void complete(struct conn *c, struct sgp_wc *wc)
@@ -311,9 +351,9 @@ void conn_event(struct conn *c, const struct cm_event *event)
 
 int conn_tick(struct conn *c)
 {
-	const struct wire_header credit = {.type = WIRE_CREDIT};
 	const int64_t now = clock_ms();
-	int64_t next = c->said + CONN_ALIVE_MS - now;
+	const int64_t next = c->said + CONN_ALIVE_MS - now;
+	int ret;
 
 	if (c->over)
 		return 0;
@@ -321,10 +361,16 @@ int conn_tick(struct conn *c)
 		break_off(c, "the other end has been silent for too long", NULL);
 		return 0;
 	}
-	if (!c->up || (next > 0 && c->grant < receives(c) / 4))
-		return (int)(next > 0 ? next : RETRY_MS);
-	/* It may be that the last credits are out just now: those who have them will talk. */
-	return conn_post(c, &credit, NULL) ? RETRY_MS : CONN_ALIVE_MS;
+	if (!c->up)
+		return next > 0 ? (int)next : RETRY_MS;
+	ret = sgp_flow_update(&c->flow, NULL, IBV_SEND_SIGNALED | (next > 0 ? 0 : SGP_FLOW_ALIVE));
+	if (ret > 0) {
+		posted(c);
+		return CONN_ALIVE_MS;
+	}
+	if (ret < 0)
+		post_failed(c);
+	return ret == 0 && next > 0 ? (int)next : RETRY_MS;
 }
 
 void conn_sleep(const struct conn *c, const int *fds, int n, int timeout_ms)

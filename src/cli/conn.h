@@ -24,11 +24,10 @@ struct conn {
 	struct sgp_cq *cq;
 	struct sgp_ep *ep;
 	struct sgp_wc *wc;
+	struct sgp_flow flow;  /* how many messages the peer can take */
 	enum wire_role role;   /* ours */
-	struct wire_peer peer; /* what it may say, and how many messages it can take */
+	struct wire_peer peer; /* what it may say */
 	uint32_t payload;      /* bytes that its receives take after a header */
-	uint32_t seq;          /* of our next message */
-	uint32_t grant;        /* receives posted of which the peer has not been told */
 	bool up;               /* we may speak; the sender may first */
 	bool over;             /* it ended, well or not: nothing is posted but an abort */
 	bool broken;           /* not even that */
@@ -61,12 +60,12 @@ void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_con
 /* Is this the hello of a peer of this role? Returns NULL, or what is wrong with it. */
 const char *conn_check(const void *data, size_t n, enum wire_role role);
 
-/* The peer's hello: what it can take. Returns NULL, or what is wrong with it. */
+/* The peer's hello: what it can take. conn_open() comes first. Returns NULL, or what is wrong with it. */
 const char *conn_greet(struct conn *c, const void *data, size_t n);
 
 /*
  * Post a message: its header, and the payload of m if that is not NULL (m->sgl holds it, header
- * chunk and all). Fills in seq and credits. Returns 0; -1 when it can't go now (no credit, no room)
+ * chunk and all). Returns 0; -1 when it can't go now (no credit, no room)
  * or the connection is over: all is as it was.
  */
 int conn_post(struct conn *c, const struct wire_header *header, struct message *m);

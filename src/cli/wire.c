@@ -52,21 +52,19 @@ static uint64_t get64(const uint8_t *at)
 
 void wire_put_hello(uint8_t bytes[WIRE_HELLO], const struct wire_hello *hello)
 {
+	memset(bytes, 0, WIRE_HELLO);
 	put32(bytes, HELLO_MAGIC);
 	put16(bytes + 4, WIRE_VERSION);
 	put16(bytes + 6, hello->role);
-	put32(bytes + 8, hello->credits);
-	put32(bytes + 12, hello->payload);
-	put32(bytes + 16, hello->reason);
+	put32(bytes + 8, hello->reason);
 }
 
 void wire_put_header(uint8_t bytes[WIRE_HEADER], const struct wire_header *header)
 {
-	put32(bytes, MESSAGE_MAGIC);
-	put16(bytes + 4, WIRE_VERSION);
-	put16(bytes + 6, header->type);
-	put32(bytes + 8, header->seq);
-	put32(bytes + 12, header->credits);
+	memset(bytes, 0, WIRE_BEGIN);
+	put32(bytes + 8, MESSAGE_MAGIC);
+	put16(bytes + 12, WIRE_VERSION);
+	put16(bytes + 14, header->type);
 	put64(bytes + 16, header->offset);
 	put32(bytes + 24, header->length);
 	put32(bytes + 28, header->code);
@@ -76,27 +74,16 @@ void wire_put_header(uint8_t bytes[WIRE_HEADER], const struct wire_header *heade
 const char *wire_get_hello(const void *bytes, size_t n, struct wire_hello *hello)
 {
 	const uint8_t *at = bytes;
-	struct wire_hello h;
+	uint16_t role;
 
 	if (n < WIRE_HELLO || get32(at) != HELLO_MAGIC)
 		return "it is not sgpool";
 	if (get16(at + 4) != WIRE_VERSION)
 		return "it speaks another version of the protocol";
-	h = (struct wire_hello){.role = get16(at + 6),
-				.credits = get32(at + 8),
-				.payload = get32(at + 12),
-				.reason = get32(at + 16)};
-	if (h.role == WIRE_REFUSAL) {
-		*hello = h;
-		return NULL;
-	}
-	if (h.role != WIRE_SENDER && h.role != WIRE_RECEIVER)
+	role = get16(at + 6);
+	if (role != WIRE_SENDER && role != WIRE_RECEIVER && role != WIRE_REFUSAL)
 		return "its role is unknown";
-	if (h.credits < WIRE_CREDITS_MIN || h.credits > WIRE_CREDITS_MAX)
-		return "its credits are out of range";
-	if (h.payload > WIRE_PAYLOAD_MAX || (h.role == WIRE_RECEIVER && h.payload == 0))
-		return "its payload size is out of range";
-	*hello = h;
+	*hello = (struct wire_hello){.role = role, .reason = get32(at + 8)};
 	return NULL;
 }
 
@@ -124,8 +111,6 @@ static const char *check_type(const struct wire_peer *peer, const struct wire_he
 		if (!sender || peer->ended)
 			return "an end out of place";
 		return h->offset != peer->bytes ? "an end that counts other bytes" : NULL;
-	case WIRE_CREDIT:
-		return NULL;
 	case WIRE_VERDICT:
 		return sender || peer->ended ? "a verdict out of place" : NULL;
 	case WIRE_ABORT:
@@ -144,45 +129,24 @@ const char *wire_get_message(struct wire_peer *peer, const void *bytes, size_t n
 
 	if (n < WIRE_HEADER)
 		return "a message shorter than its header";
-	if (get32(at) != MESSAGE_MAGIC || get16(at + 4) != WIRE_VERSION)
+	if (get32(at + 8) != MESSAGE_MAGIC || get16(at + 12) != WIRE_VERSION)
 		return "a message without the magic number";
-	h = (struct wire_header){.type = get16(at + 6),
-				 .seq = get32(at + 8),
-				 .credits = get32(at + 12),
+	h = (struct wire_header){.type = get16(at + 14),
 				 .offset = get64(at + 16),
 				 .length = get32(at + 24),
 				 .code = get32(at + 28)};
 	memcpy(h.digest, at + 32, WIRE_DIGEST);
 	if (h.length != n - WIRE_HEADER)
 		return "a message whose length is not what arrived";
-	if (h.seq != peer->seq)
-		return "a message out of order";
-	if (h.credits > peer->credits_max - peer->credits)
-		return "more credits than it has receives";
 	wrong = check_type(peer, &h);
 	if (wrong)
 		return wrong;
-	peer->seq++;
-	peer->credits += h.credits;
 	peer->started |= h.type == WIRE_START;
 	peer->ended |= h.type == WIRE_END || h.type == WIRE_VERDICT || h.type == WIRE_ABORT;
 	if (h.type == WIRE_DATA)
 		peer->bytes += h.length;
 	*header = h;
 	return NULL;
-}
-
-bool wire_may_send(const struct wire_peer *peer, enum wire_type type, uint32_t grants)
-{
-	switch (type) {
-	case WIRE_CREDIT:
-		return peer->credits >= (grants ? 1 : 2);
-	case WIRE_VERDICT:
-	case WIRE_ABORT:
-		return peer->credits >= 1;
-	default:
-		return peer->credits >= 3;
-	}
 }
 
 const char *wire_code_text(uint32_t code)

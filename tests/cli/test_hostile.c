@@ -80,7 +80,9 @@ static void hostile_end(struct hostile *h)
 START_TEST(hostile_hello)
 {
 	static const char nonsense[] = "GET / HTTP/1.1";
-	struct wire_hello hello = {.role = WIRE_RECEIVER, .credits = 24, .payload = 4096};
+	struct wire_hello hello = {.role = WIRE_RECEIVER};
+	/* As many credits as there are numbers. */
+	static const uint8_t flow[SGP_FLOW_HELLO + 1] = "SGPF\0\1\0\0\xff\xff\xff\xff\0\0\0\x40";
 	uint8_t bytes[WIRE_HELLO];
 	struct hostile h;
 	struct end s, c;
@@ -96,8 +98,11 @@ START_TEST(hostile_hello)
 	wire_put_hello(bytes, &hello); /* a receiver does not send */
 	hostile_connect(&h, port, bytes, sizeof bytes, RDMA_CM_EVENT_REJECTED);
 	hostile_end(&h);
-	hello = (struct wire_hello){.role = WIRE_SENDER, .credits = UINT32_MAX};
-	wire_put_hello(bytes, &hello);
+	hello = (struct wire_hello){.role = WIRE_SENDER};
+	wire_put_hello(bytes, &hello); /* without a flow */
+	hostile_connect(&h, port, bytes, sizeof bytes, RDMA_CM_EVENT_REJECTED);
+	hostile_end(&h);
+	memcpy(bytes + WIRE_FLOW, flow, SGP_FLOW_HELLO);
 	hostile_connect(&h, port, bytes, sizeof bytes, RDMA_CM_EVENT_REJECTED);
 	hostile_end(&h);
 	/* None of them was a transfer: the first sender is served. */
