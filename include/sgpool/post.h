@@ -45,14 +45,17 @@ struct sgp_wc {
 	struct sgp_ep *ep;
 	enum ibv_wc_opcode opcode; /* right on errors too, unlike ibv_wc's */
 	enum ibv_wc_status status;
-	int error;                 /* the provider's errno, if the post itself failed half-way; else 0 */
+	int error;                 /* the provider's errno, if the post itself failed half-way; ECANCELED
+	                              after sgp_cancel(); else 0 */
 	uint32_t vendor_err;
-	uint32_t byte_len;         /* of a receive or READ: what arrived. Valid on success only */
+	uint64_t byte_len;         /* of a receive or READ: what arrived. Valid on success only. (A READ
+	                              that was split may be longer than ibv_wc could say.) */
 	uint32_t imm_data;         /* big-endian, with IBV_WC_WITH_IMM in wc_flags; the key that was
 	                              invalidated, with IBV_WC_WITH_INV */
 	unsigned int wc_flags;     /* IBV_WC_* */
 	struct sgp_sgl sgl;        /* what comes back: the chunks of a receive, trimmed to byte_len, of a
-	                              READ, an atomic, or a post with SGP_HANDOVER; on an error, whole */
+	                              READ, an atomic, or a post with SGP_HANDOVER; on an error, whole;
+	                              nothing of what was cancelled */
 };
 
 /*
@@ -102,6 +105,23 @@ SGP_API int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms
  * normal. Returns it; -1 with EINVAL without a queue.
  */
 SGP_API int sgp_cq_fd(const struct sgp_cq *cq);
+
+/*
+ * Tell the queue of an event that ibv_get_async_event(3) gave for its device, before it is
+ * acknowledged: any event may be handed to each queue of the device, which takes its own.
+ *
+ *   IBV_EVENT_CQ_ERR         the queue has overrun: once it's empty sgp_poll() is -1/EIO, and its
+ *                            endpoints post no more (ESHUTDOWN). What they had posted comes home when
+ *                            they are closed, which does not wait for completions then. A new endpoint
+ *                            is refused with EIO.
+ *   IBV_EVENT_DEVICE_FATAL   no endpoint of the queue posts any more: close them
+ *   IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR
+ *                            that endpoint posts no more
+ * Others change nothing. (A port that is down ends nothing by itself: what is posted completes when
+ * it's up again, or with an error when its retries are over.)
+ * Returns 0; -1 with EINVAL. Thread-safe. Nothing is let go by an event alone.
+ */
+SGP_API int sgp_cq_event(struct sgp_cq *cq, const struct ibv_async_event *event);
 
 /* Ask for one wake-up of sgp_cq_fd() at the next completion. Returns 0, or -1 with the provider's errno. */
 SGP_API int sgp_cq_arm(struct sgp_cq *cq);
@@ -179,10 +199,13 @@ struct sgp_ep_stats {
 	uint64_t too_big;     /* E2BIG, EMSGSIZE */
 	uint64_t not_ready;   /* ENOTCONN, ESHUTDOWN */
 	uint64_t wrong_memory; /* EXDEV, EACCES, EFAULT */
-	uint64_t invalid;     /* EINVAL, EOPNOTSUPP */
+	uint64_t invalid;     /* EINVAL, EOPNOTSUPP, EBUSY of a window */
 	uint64_t refused;     /* by the device */
 	uint64_t completions; /* handed to the caller; and of these: */
 	uint64_t errors;
+	uint64_t cancelled;   /* operations that sgp_cancel() has ended for the caller */
+	uint64_t quarantined; /* holds that the device may still use, now: of cancelled operations, and
+	                         of all when the queue pair could not be destroyed */
 };
 
 /* Fill in *stats. Returns 0; -1 with EINVAL. */
@@ -199,6 +222,26 @@ SGP_API int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats);
  * may be made again.
  */
 SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
+
+/*
+ * Take the endpoint's queue pair through the RESET state, for another connection: ibv_modify_qp(3)
+ * drops its work requests silently then.
+ *
+ * First what has completed is taken from the device, and no post is on its way any more. Then each
+ * operation and each receive that was posted comes out of sgp_poll() as IBV_WC_WR_FLUSH_ERR, each
+ * context exactly once, with its list as on any error; what was cancelled is let go. The caller's
+ * receives are the caller's to post again; the room of one comes back when its flush has been polled.
+ * A completion of the old life that a provider still gives is recognised and ignored.
+ *
+ * A queue pair that had been initialised is in INIT then, as it was before (port, key, access
+ * rights), otherwise in RESET; RTR and RTS are the caller's (sgp_ep_qp()). Until it is in RTS, sends
+ * are ENOTCONN. A librdmacm identifier cannot connect a second time: this is for plain queue pairs.
+ * Two calls at once, or a call beside sgp_ep_close(), are not allowed; anything else is.
+ * Returns 0; -1 with EINVAL (no endpoint, or it's closed) or the errno of ibv_query_qp(3), and nothing
+ * has changed; -1 with the errno of ibv_modify_qp(3), and the endpoint has stopped: the call may be
+ * made again, or the endpoint closed.
+ */
+SGP_API int sgp_ep_reset(struct sgp_ep *ep);
 
 /*
  * Free a closed endpoint. Returns 0; -1 with EBUSY when it is not closed, sgp_poll() still has
@@ -311,6 +354,27 @@ SGP_API int sgp_ep_submit(struct sgp_ep *ep);
  * as sgp_ep_submit().
  */
 SGP_API int sgp_ep_sync(struct sgp_ep *ep);
+
+/*
+ * Give up on the oldest operation of the endpoint that was posted with this context and has not been
+ * reaped, as when its time is over.
+ *
+ * A time that is over is not a completion: the device may still read the memory, or write into it.
+ * So the context comes out of sgp_poll(), once, with IBV_WC_WR_FLUSH_ERR, wc.error ECANCELED and an
+ * empty list (also if nobody had asked for its completion); what it held is quarantined: it stays
+ * registered and out of its pool, which is EBUSY to destroy, until the device has completed the
+ * operation, of which nothing is heard any more, or the queue pair is gone or reset. Other references
+ * to the same chunks (sgp_sgl_clone()) are untouched. The message may arrive at the peer, or not; the
+ * room in the queue comes back with the completion. What was only gathered (SGP_BATCH) is never sent,
+ * and its holds drop at once; a datagram goes out all the same.
+ *
+ * Returns 0; -1 with errno, and nothing changed:
+ *   ENOENT      no such operation is posted: its completion has been, or will be, handed out
+ *   EOPNOTSUPP  it is a receive: a message that lands there would be lost
+ *   EINVAL      no endpoint
+ * Thread-safe. It looks through the queue: not for a data path.
+ */
+SGP_API int sgp_cancel(struct sgp_ep *ep, void *context);
 
 /*
  * Post a receive into sgl, as rdma_post_recvv(3) does. It may be posted before the connection is

@@ -25,9 +25,9 @@
 void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot)
 {
 	sgp_lock(&cq->inbox_lock);
-	slot->next = NULL;
+	slot->untaken = NULL;
 	*cq->untaken_end = slot;
-	cq->untaken_end = &slot->next;
+	cq->untaken_end = &slot->untaken;
 	atomic_store_explicit(&cq->inbox, true, memory_order_release);
 	sgp_unlock(&cq->inbox_lock);
 	sgp_cq_wake(cq);
@@ -66,6 +66,16 @@ static void unlist(struct sgp_cq *cq, struct sgp_ep *ep)
 
 /* ---- places ---- */
 
+void sgp_cq_renew_locked(struct sgp_cq *cq, struct sgp_ep *ep)
+{
+	struct sgp_place *place = &cq->place[ep->index];
+
+	place->generation =
+		place->generation == SGP_WR_GENERATION ? 1 : (uint16_t)(place->generation + 1);
+	ep->send.wr_base = (uint64_t)place->generation << 48 | (uint64_t)ep->index << 32;
+	ep->recv.wr_base = ep->send.wr_base | SGP_WR_RECV;
+}
+
 int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 {
 	struct sgp_place *place;
@@ -73,6 +83,10 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 	int ret = -1;
 
 	sgp_lock(&cq->lock);
+	if (cq->failed) {
+		sgp_set_error(EIO, "the completion queue has failed: make another one");
+		goto out;
+	}
 	entries = cq->reserved + room;
 	if (entries > (unsigned int)cq->cq->cqe) {
 		int err;
@@ -113,17 +127,20 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 	place = &cq->place[i];
 	place->ep = ep;
 	place->room = room;
-	place->generation =
-		place->generation == SGP_WR_GENERATION ? 1 : (uint16_t)(place->generation + 1);
 	cq->reserved = entries;
 	cq->neps++;
 	ep->index = i;
-	ep->send.wr_base = (uint64_t)place->generation << 48 | (uint64_t)i << 32;
-	ep->recv.wr_base = ep->send.wr_base | SGP_WR_RECV;
+	sgp_cq_renew_locked(cq, ep);
 	ret = 0;
 out:
 	sgp_unlock(&cq->lock);
 	return ret;
+}
+
+void sgp_cq_await_empty_locked(struct sgp_cq *cq, struct sgp_ep *ep)
+{
+	cq->place[ep->index].awaits_empty = true;
+	cq->nawaiting++;
 }
 
 void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The endpoint's life: made on an rdma_cm_id, told of events, closed, destroyed.
+ * The endpoint's life: made on an rdma_cm_id, closed, destroyed.
  *
  * Closing is in this order: no post any more (both sides' locks are passed once, so that none is on
  * its way), the queue pair into the error state, its completions kept until all are there or the
@@ -246,27 +246,6 @@ no_sides:
 
 /* ---- what it knows ---- */
 
-int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
-{
-	if (!ep || !event)
-		return sgp_fail(EINVAL, "event: an endpoint and an event are needed");
-	switch (event->event) {
-	case RDMA_CM_EVENT_ESTABLISHED:
-		atomic_store(&ep->connected, true);
-		break;
-	case RDMA_CM_EVENT_DISCONNECTED:
-	case RDMA_CM_EVENT_REJECTED:
-	case RDMA_CM_EVENT_UNREACHABLE:
-	case RDMA_CM_EVENT_CONNECT_ERROR:
-	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		atomic_store(&ep->stopped, true);
-		break;
-	default:
-		break;
-	}
-	return 0;
-}
-
 struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep)
 {
 	return ep ? ep->qp : NULL;
@@ -279,9 +258,11 @@ int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
 	sgp_lock(&ep->cq->lock);
 	sgp_lock(&ep->send.lock);
 	*stats = ep->stats;
+	sgp_unlock(&ep->send.lock);
 	stats->completions = ep->completions;
 	stats->errors = ep->errors;
-	sgp_unlock(&ep->send.lock);
+	stats->cancelled = ep->cancelled;
+	stats->quarantined = sgp_ep_quarantined_locked(ep);
 	sgp_lock(&ep->recv.lock);
 	stats->recvs = ep->recvs;
 	sgp_unlock(&ep->recv.lock);
@@ -316,7 +297,7 @@ int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
  * No post any more, and none on its way. What was gathered is never sent: it ends as flushed. An
  * unsignalled tail that may have succeeded gets a request that retires it, the last one.
  */
-static void stop_posts(struct sgp_ep *ep)
+void sgp_ep_stop_posts(struct sgp_ep *ep)
 {
 	struct sgp_side *side = &ep->send;
 
@@ -365,8 +346,8 @@ static void drain(struct sgp_ep *ep, int timeout_ms)
 
 		sgp_served_hold();
 		sgp_lock(&cq->lock);
-		sgp_cq_keep_all_locked(cq);
-		idle = is_idle_side(&ep->send) && is_idle_side(&ep->recv);
+		idle = !sgp_cq_keep_all_locked(cq) ||
+		       (is_idle_side(&ep->send) && is_idle_side(&ep->recv));
 		sgp_unlock(&cq->lock);
 		sgp_served_release();
 		clock_gettime(CLOCK_MONOTONIC, &now);
@@ -391,7 +372,7 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 	if (!ep->qp)
 		return 0;
 	cq = ep->cq;
-	stop_posts(ep);
+	sgp_ep_stop_posts(ep);
 	/* A provider that refuses it flushes nothing; the time limit serves for that as well. */
 	(void)ibv_modify_qp(ep->qp, &to_error, IBV_QP_STATE);
 	drain(ep, timeout_ms);
@@ -399,10 +380,13 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 	sgp_served_hold();
 	sgp_lock(&cq->lock);
 	err = destroy_qp(ep);
-	if (!err)
+	ep->stuck = err;
+	if (!err) {
 		sgp_cq_flush_locked(cq, ep);
-	else if (cq->pending)
+		sgp_cq_await_empty_locked(cq, ep);
+	} else if (cq->pending) {
 		sgp_cq_wake(cq);
+	}
 	sgp_unlock(&cq->lock);
 	sgp_served_release();
 	if (err)

@@ -54,7 +54,9 @@ struct sgp_ep {
 
 	/* Under the cq's lock. */
 	unsigned int pending; /* slots in the cq's pending list */
-	uint64_t completions, errors;
+	uint64_t completions, errors, cancelled;
+	unsigned int quarantined; /* holds of cancelled requests that have not ended */
+	bool stuck;               /* the queue pair could not be destroyed */
 	struct sgp_window *windows;
 
 	struct sgp_ep *next; /* in the inbox */
@@ -80,6 +82,8 @@ struct sgp_cq {
 	unsigned int nplaces, neps, nawaiting;
 	unsigned int reserved;    /* entries promised to endpoints, of cq->cqe */
 	unsigned int empty_polls; /* in a row */
+	unsigned int full_polls;  /* since endpoints were last seen to */
+	bool failed;              /* overrun: no completion comes any more */
 	struct sgp_slot *pending, **pending_end;
 	uint64_t stale; /* completions that named no posted slot */
 
@@ -112,14 +116,38 @@ void sgp_cq_rouse(struct sgp_cq *cq);
 /* Fill in up to n completions: the pending ones first, then the device's. The lock is held. */
 int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc);
 
-/* All completions that the device has now join the pending list. The lock is held. */
-void sgp_cq_keep_all_locked(struct sgp_cq *cq);
+/*
+ * All completions that the device has now join the pending list. Returns whether more may come:
+ * false when the queue has failed. The lock is held.
+ */
+bool sgp_cq_keep_all_locked(struct sgp_cq *cq);
 
 /*
- * The endpoint's queue pair is gone: what is still posted joins the pending list as flushed. The
- * place's room comes back with the next empty poll. The lock is held.
+ * The device is finished with the endpoint's queue pair: what is still posted joins the pending
+ * list as flushed. The lock is held.
  */
 void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep);
+
+/* The queue pair is gone: its room comes back with the next empty poll. The lock is held. */
+void sgp_cq_await_empty_locked(struct sgp_cq *cq, struct sgp_ep *ep);
+
+/*
+ * A new life for the endpoint's queue pair: its slots get the next generation, so that completions
+ * of the old one are stale. The cq's lock and both sides' are held.
+ */
+void sgp_cq_renew_locked(struct sgp_cq *cq, struct sgp_ep *ep);
+
+/* The group joins the pending list, to be told of. The lock is held. */
+void sgp_cq_tell_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader);
+
+/* Drop the holds of the group's slots; returns how many. The cq's lock is held. */
+unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader);
+
+/* Whether no slot of the leader's group is posted any more. The cq's lock is held. */
+static inline bool sgp_group_has_ended(const struct sgp_slot *leader)
+{
+	return leader->parts == 1 ? leader->ended : !leader->left;
+}
 
 /* See to the endpoints in the inbox: submit, retire tails. The lock is held. */
 void sgp_cq_attend_locked(struct sgp_cq *cq);
@@ -134,6 +162,13 @@ void sgp_cq_wake(struct sgp_cq *cq);
  * *err is its errno, or 0. The send side's lock is held.
  */
 uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err);
+
+/* No post any more, and none on its way: ep.c. */
+void sgp_ep_stop_posts(struct sgp_ep *ep);
+
+/* Holds that wait for the device although the caller is done with them: cancel.c. The cq's lock is
+ * held. */
+unsigned int sgp_ep_quarantined_locked(struct sgp_ep *ep);
 
 /* Submit what is gathered and retire an unsignalled tail. Returns 0, or an errno. The lock is held.
  */

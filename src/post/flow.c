@@ -255,7 +255,7 @@ static int read_header(const struct sgp_flow *f, const struct sgp_wc *wc, uint32
 }
 
 /* May the peer say this now? Returns 0; -1 with errno. */
-static int check_word(const struct sgp_flow *f, uint32_t word, uint32_t byte_len)
+static int check_word(const struct sgp_flow *f, uint32_t word, uint64_t byte_len)
 {
 	const uint32_t slots = word >> WORD_SLOTS & 3, credits = word & WORD_CREDITS;
 

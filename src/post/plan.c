@@ -7,11 +7,45 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/probe.h"
 #include "post/plan.h"
 
 /* On iWARP a provider may send large unsignalled messages from the buffer even after a later
  * completion (law 2.3): these are signalled. */
 #define IWARP_COPIES_BELOW 4096
+
+void sgp_count_refusal(struct sgp_ep *ep, int err)
+{
+	struct sgp_ep_stats *stats = &ep->stats;
+
+	SGP_PROBE3(refused, ep, err, ep->send.head - ep->send.tail);
+	switch (err) {
+	case EAGAIN:
+		stats->queue_full++;
+		break;
+	case E2BIG:
+	case EMSGSIZE:
+		stats->too_big++;
+		break;
+	case ENOTCONN:
+	case ESHUTDOWN:
+		stats->not_ready++;
+		break;
+	case EXDEV:
+	case EACCES:
+	case EFAULT:
+		stats->wrong_memory++;
+		break;
+	case EINVAL:
+	case EBUSY: /* a window that is bound */
+	case EOPNOTSUPP:
+		stats->invalid++;
+		break;
+	default:
+		stats->refused++;
+		break;
+	}
+}
 
 int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl)
 {

@@ -52,6 +52,9 @@ int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsig
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
+/* A refused post: statistics and probe. */
+void sgp_count_refusal(struct sgp_ep *ep, int err);
+
 /* The last refusals (the connection, the room), before parts slots are taken. 0; -1 with errno. */
 int sgp_begin(struct sgp_ep *ep, uint32_t parts);
 

@@ -13,38 +13,6 @@
 #include "post/sgl.h"
 #include "post/wr.h"
 
-static void count_refusal(struct sgp_ep *ep, int err)
-{
-	struct sgp_ep_stats *stats = &ep->stats;
-
-	SGP_PROBE3(refused, ep, err, ep->send.head - ep->send.tail);
-	switch (err) {
-	case EAGAIN:
-		stats->queue_full++;
-		break;
-	case E2BIG:
-	case EMSGSIZE:
-		stats->too_big++;
-		break;
-	case ENOTCONN:
-	case ESHUTDOWN:
-		stats->not_ready++;
-		break;
-	case EXDEV:
-	case EACCES:
-	case EFAULT:
-		stats->wrong_memory++;
-		break;
-	case EINVAL:
-	case EOPNOTSUPP:
-		stats->invalid++;
-		break;
-	default:
-		stats->refused++;
-		break;
-	}
-}
-
 /* Whether a slot holds the list's own chunks: not those of a copy, and not none because of inline.
  */
 static bool holds_moved(const struct sgp_slot *slot, const struct sgp_sgl *sgl)
@@ -133,7 +101,7 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 		sgp_cq_rouse(ep->cq);
 	}
 	if (ret)
-		count_refusal(ep, err);
+		sgp_count_refusal(ep, err);
 	sgp_unlock(&ep->send.lock);
 	sgp_served_release();
 	if (!ret)

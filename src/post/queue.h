@@ -61,6 +61,14 @@ enum sgp_slot_flags {
 	SGP_SLOT_OURS = 1 << 3,      /* not the caller's: he never hears of it */
 	SGP_SLOT_WINDOW = 1 << 4,    /* a bind or an invalidation of slot->window */
 	SGP_SLOT_UNTAKEN = 1 << 5,   /* the device does not have it: no completion retires it */
+	SGP_SLOT_CANCELLED = 1 << 6, /* of a leader: cancel.c; its end is not told */
+};
+
+/* What went wrong with a part. */
+struct sgp_failure {
+	enum ibv_wc_status status;
+	int error;
+	uint32_t vendor_err;
 };
 
 /* What is used each time comes first: a cache line. */
@@ -72,20 +80,24 @@ struct sgp_slot {
 	uint16_t parts;    /* of a leader: slots of its group, itself included; 1: no group */
 	uint16_t to_lead;  /* how many slots on the leader is */
 	uint8_t flags;     /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
-			      any request behind it is posted */
+			      any request behind it is posted, and CANCELLED, under both locks */
 	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
 	bool ended;        /* waits for its group, or in the pending list; the poller's */
 	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
 	struct ibv_sge *sge;       /* [max_sge] */
-	struct sgp_slot *next;     /* in the pending list, or the inbox */
+	struct sgp_slot *next;     /* in the pending list */
+	struct sgp_slot *untaken;  /* next in the inbox, where a cancelled one may be besides */
 	struct sgp_window *window; /* with SGP_SLOT_WINDOW */
 	uint64_t pds;              /* with HANDOVER: the list's, as they were */
 	uint32_t access;
-	uint16_t left;          /* of a group's leader: slots that have not ended; the poller's */
-	struct sgp_done failed; /* of a group's leader: its first failure; the poller's */
+	uint16_t left; /* of a group's leader: slots that have not ended; the poller's */
+	bool to_tell;  /* cancelled, and in the pending list for that; the poller's */
+	struct sgp_failure failed; /* of a group's leader: the first one; the poller's */
 } __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct sgp_slot) == 128, "two cache lines");
 
 struct sgp_side {
 	struct sgp_lock lock;

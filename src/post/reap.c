@@ -18,6 +18,9 @@
  * loop would otherwise add a request to every lone unsignalled send. */
 #define PATIENCE 16
 
+/* The same for polls that found something: one endpoint's traffic does not keep another's waiting. */
+#define BUSY_PATIENCE 64
+
 static struct sgp_ep *ep_of(const struct sgp_cq *cq, uint64_t wr_id)
 {
 	uint64_t index = wr_id >> 32 & (SGP_MAX_ENDPOINTS - 1);
@@ -45,48 +48,73 @@ static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
 		sgp_slot_free(sgp_side_slot(side, first + i));
 }
 
+unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader)
+{
+	uint32_t first = seq_of(leader) - leader->parts + 1u;
+	unsigned int dropped = 0;
+
+	for (uint32_t i = 0; i < leader->parts; i++) {
+		struct sgp_slot *slot = sgp_side_slot(side, first + i);
+
+		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+		dropped += slot->num_chunk;
+		slot->num_chunk = 0;
+	}
+	return dropped;
+}
+
 static void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 {
-	uint32_t first;
-
 	if (leader->parts == 1) {
 		sgp_chunk_put_bulk(leader->chunk, leader->num_chunk);
 		sgp_slot_free(leader);
 		return;
 	}
-	first = seq_of(leader) - leader->parts + 1u;
-	for (uint32_t i = 0; i < leader->parts; i++) {
-		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
-
-		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
-	}
+	sgp_group_drop_holds(side, leader);
 	free_group(side, leader);
+}
+
+/* A group that the caller has cancelled is over: its holds go, and it's told already or will be. */
+static void end_cancelled(struct sgp_ep *ep, struct sgp_slot *leader)
+{
+	ep->quarantined -= sgp_group_drop_holds(&ep->send, leader);
+	if (!leader->to_tell)
+		free_group(&ep->send, leader);
 }
 
 /*
  * The slot has ended as slot->done says. Returns the leader if that was the last of its group, with
  * leader->done what the caller is to hear: the group's first failure, or success.
  */
-static struct sgp_slot *end_part(struct sgp_side *side, struct sgp_slot *slot)
+static __attribute__((noinline)) struct sgp_slot *
+end_special(struct sgp_ep *ep, struct sgp_side *side, struct sgp_slot *slot)
 {
 	struct sgp_slot *leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
 
-	slot->ended = true;
-	if (leader->failed.status == IBV_WC_SUCCESS)
-		leader->failed = slot->done;
-	if (--leader->left)
-		return NULL;
-	leader->done = leader->failed;
-	return leader;
-}
-
-static inline struct sgp_slot *end_slot(struct sgp_side *side, struct sgp_slot *slot)
-{
-	if (slot->parts != 1)
-		return end_part(side, slot);
-	slot->ended = true;
 	if (slot->flags & SGP_SLOT_WINDOW)
 		sgp_window_ended_locked(slot);
+	if (slot->parts != 1) {
+		if (leader->failed.status == IBV_WC_SUCCESS)
+			leader->failed = (struct sgp_failure){slot->done.status, slot->done.error,
+							      slot->done.vendor_err};
+		if (--leader->left)
+			return NULL;
+		leader->done.status = leader->failed.status;
+		leader->done.error = leader->failed.error;
+		leader->done.vendor_err = leader->failed.vendor_err;
+	}
+	if (!(leader->flags & SGP_SLOT_CANCELLED))
+		return leader;
+	end_cancelled(ep, leader);
+	return NULL;
+}
+
+static inline struct sgp_slot *end_slot(struct sgp_ep *ep, struct sgp_side *side,
+					struct sgp_slot *slot)
+{
+	slot->ended = true;
+	if (slot->parts != 1 || slot->flags & (SGP_SLOT_WINDOW | SGP_SLOT_CANCELLED))
+		return end_special(ep, side, slot);
 	return slot;
 }
 
@@ -134,12 +162,10 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 	sgl->access = leader->access;
 }
 
-/* Fill in the caller's completion from a group that has ended, and free its slots. */
-static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
+/* Fill in the caller's completion, but for what only a success brings. */
+static inline void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
+			   const struct sgp_done *done, struct sgp_wc *wc)
 {
-	const struct sgp_done *done = &leader->done;
-	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
-
 	if (wc->sgl.num_chunk || wc->sgl.num_sge)
 		sgp_sgl_clear(&wc->sgl);
 	wc->context = leader->context;
@@ -156,6 +182,27 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 		ep->errors++;
 		SGP_PROBE3(failed, ep, done->status, done->vendor_err);
 	}
+}
+
+/* Tell that a group was cancelled. It stays where it is until the device is finished with it. */
+static void deliver_cancelled(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
+{
+	static const struct sgp_done cancelled = {.status = IBV_WC_WR_FLUSH_ERR,
+						  .error = ECANCELED};
+
+	fill_wc(ep, leader, &cancelled, wc);
+	leader->to_tell = false;
+	if (sgp_group_has_ended(leader))
+		free_group(&ep->send, leader);
+}
+
+/* Tell of a group that has ended, and free its slots. */
+static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
+{
+	const struct sgp_done *done = &leader->done;
+	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
+
+	fill_wc(ep, leader, done, wc);
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
 		drop_group(side, leader);
 		return;
@@ -169,25 +216,27 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 		if (wc->opcode == IBV_WC_RECV)
 			sgp_sgl_cut(&wc->sgl, done->byte_len);
 	} else if (done->status == IBV_WC_SUCCESS) {
-		wc->byte_len = (uint32_t)wc->sgl.length;
+		wc->byte_len = wc->sgl.length;
 	}
 	free_group(side, leader); /* the poster may fill it again now */
 }
 
 /* ---- the pending list ---- */
 
-static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
+void sgp_cq_tell_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
 {
-	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
-
-	if (!is_owed(leader)) {
-		drop_group(side, leader);
-		return;
-	}
 	leader->next = NULL;
 	*cq->pending_end = leader;
 	cq->pending_end = &leader->next;
 	ep->pending++;
+}
+
+static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
+{
+	if (is_owed(leader))
+		sgp_cq_tell_locked(cq, ep, leader);
+	else
+		drop_group(leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send, leader);
 }
 
 /* A slot that no completion ends. */
@@ -215,13 +264,16 @@ static void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t seq)
 
 		if (!slot || slot->ended || slot->flags & (SGP_SLOT_SIGNALLED | SGP_SLOT_UNTAKEN))
 			continue;
-		if (!atomic_load_explicit(&slot->error, memory_order_relaxed)) {
+		if (!atomic_load_explicit(&slot->error, memory_order_relaxed) &&
+		    !(slot->flags & SGP_SLOT_CANCELLED)) {
 			drop_group(side, slot);
 			continue;
 		}
-		/* Queued with an error, which is owed. */
+		/* Queued with an error, which is owed; or cancelled. */
 		end_with(slot, IBV_WC_GENERAL_ERR);
-		keep(cq, ep, end_slot(side, slot));
+		slot = end_slot(ep, side, slot);
+		if (slot)
+			keep(cq, ep, slot);
 	}
 	if (seq == side->reaped)
 		side->reaped++;
@@ -267,7 +319,7 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed))
 			atomic_store_explicit(&ep->connected, true, memory_order_relaxed);
 	}
-	return end_slot(side, slot);
+	return end_slot(ep, side, slot);
 }
 
 /* ---- emptying the lists ---- */
@@ -288,11 +340,11 @@ static void take_untaken(struct sgp_cq *cq)
 			ep_of(cq, atomic_load_explicit(&slot->tag, memory_order_relaxed));
 		struct sgp_slot *leader;
 
-		next = slot->next;
+		next = slot->untaken;
 		if (slot->ended) /* flushed meanwhile */
 			continue;
 		end_with(slot, IBV_WC_GENERAL_ERR);
-		leader = end_slot(&ep->send, slot);
+		leader = end_slot(ep, &ep->send, slot);
 		if (leader)
 			keep(cq, ep, leader);
 	}
@@ -313,7 +365,10 @@ static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		if (!cq->pending)
 			cq->pending_end = &cq->pending;
 		ep->pending--;
-		deliver(ep, leader, &wc[got++]);
+		if (leader->flags & SGP_SLOT_CANCELLED)
+			deliver_cancelled(ep, leader, &wc[got++]);
+		else
+			deliver(ep, leader, &wc[got++]);
 	}
 	return got;
 }
@@ -327,7 +382,7 @@ static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
 		if (!slot || slot->ended)
 			continue;
 		end_with(slot, IBV_WC_WR_FLUSH_ERR);
-		slot = end_slot(side, slot);
+		slot = end_slot(ep, side, slot);
 		if (slot)
 			keep(cq, ep, slot);
 	}
@@ -336,15 +391,9 @@ static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
 
 void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep)
 {
-	struct sgp_place *place = &cq->place[ep->index];
-
 	take_untaken(cq);
 	flush_side(cq, ep, &ep->send);
 	flush_side(cq, ep, &ep->recv);
-	if (!place->awaits_empty) {
-		place->awaits_empty = true;
-		cq->nawaiting++;
-	}
 	if (cq->pending)
 		sgp_cq_wake(cq);
 }
@@ -369,7 +418,7 @@ static void seen_empty(struct sgp_cq *cq)
 	}
 }
 
-void sgp_cq_keep_all_locked(struct sgp_cq *cq)
+bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 {
 	struct ibv_wc raw[BATCH];
 	int n;
@@ -386,6 +435,7 @@ void sgp_cq_keep_all_locked(struct sgp_cq *cq)
 	}
 	if (!n)
 		seen_empty(cq);
+	return !n && !cq->failed;
 }
 
 void sgp_cq_attend_locked(struct sgp_cq *cq)
@@ -444,10 +494,15 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		got += take_pending(cq, n - got, wc + got);
 	if (got) {
 		cq->empty_polls = 0;
-	} else if (++cq->empty_polls >= PATIENCE) {
-		cq->empty_polls = 0;
-		if (atomic_load_explicit(&cq->inbox, memory_order_relaxed))
-			sgp_cq_attend_locked(cq);
+		if (++cq->full_polls < BUSY_PATIENCE)
+			return got;
+	} else if (cq->failed) {
+		return sgp_fail(EIO, "the completion queue has failed: close its endpoints");
+	} else if (++cq->empty_polls < PATIENCE) {
+		return 0;
 	}
+	cq->empty_polls = cq->full_polls = 0;
+	if (atomic_load_explicit(&cq->inbox, memory_order_relaxed))
+		sgp_cq_attend_locked(cq);
 	return got;
 }

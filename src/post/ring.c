@@ -85,10 +85,9 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 	return ep->send.head;
 }
 
-/* A zero-length RDMA WRITE: needs no memory, no key, and no receive at the peer. */
+/* One request more, whose completion retires those before it. */
 static int post_sync(struct sgp_ep *ep)
 {
-	static const struct sgp_wr nothing = {.opcode = IBV_WR_RDMA_WRITE};
 	struct sgp_side *side = &ep->send;
 	struct sgp_slot *slot;
 	int err;
@@ -98,7 +97,7 @@ static int post_sync(struct sgp_ep *ep)
 	slot = sgp_fill_slot(side, NULL, IBV_WC_RDMA_WRITE, SGP_SLOT_OURS | SGP_SLOT_SIGNALLED);
 	slot->num_chunk = slot->num_sge = 0;
 	ep->doorbell_seq = side->head;
-	sgp_wr_fill(&ep->wr[0], &nothing, sgp_side_offer(side), NULL, 0, IBV_SEND_SIGNALED, 0);
+	sgp_wr_fill_nothing(&ep->wr[0], sgp_side_offer(side), IBV_SEND_SIGNALED);
 	ep->nwr = 1;
 	side->unsignalled = 0;
 	ep->stats.syncs++;

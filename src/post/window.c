@@ -101,8 +101,13 @@ static int post_locked(struct sgp_ep *ep, void *context, struct sgp_window *w,
 
 	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
 		return sgp_fail(ESHUTDOWN, "the endpoint is closing, disconnected or in error");
-	if (sgp_begin(ep, 1))
+	if (sgp_begin(ep, 1)) {
+		if (errno == EAGAIN) { /* room comes only from what the device has */
+			sgp_ep_ring_locked(ep, &err);
+			errno = EAGAIN;
+		}
 		return -1;
+	}
 	slot = sgp_fill_slot(
 		side, context, (uint8_t)opcode,
 		SGP_SLOT_SIGNALLED | SGP_SLOT_WINDOW |
@@ -125,14 +130,9 @@ static int check(struct sgp_ep *ep, struct sgp_window *w, int flags)
 	return 0;
 }
 
-int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct sgp_chunk *chunk,
-		  size_t offset, size_t length, unsigned int access, int flags)
+static int check_slice(const struct sgp_ep *ep, const struct sgp_chunk *chunk, size_t offset,
+		       size_t length, unsigned int access)
 {
-	struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW};
-	int ret = -1;
-
-	if (check(ep, w, flags))
-		return -1;
 	if (!chunk || !length || access & ~(unsigned int)REMOTE)
 		return sgp_fail(EINVAL, "bind: a chunk, some bytes, and remote rights are needed");
 	if (length > chunk->size || offset > chunk->size - length)
@@ -142,8 +142,21 @@ int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct
 		return sgp_fail(EXDEV, "bind: memory of another protection domain");
 	if (!(sgp_chunk_access(chunk) & IBV_ACCESS_MW_BIND))
 		return sgp_fail(EACCES, "bind: the pool was made without SGP_POOL_WINDOWS");
+	return 0;
+}
+
+int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct sgp_chunk *chunk,
+		  size_t offset, size_t length, unsigned int access, int flags)
+{
+	struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW};
+	int ret = -1;
+
+	if (check(ep, w, flags))
+		return -1;
 	sgp_lock(&ep->cq->lock);
 	sgp_lock(&ep->send.lock);
+	if (check_slice(ep, chunk, offset, length, access))
+		goto out;
 	if (w->state != FREE || w->posted) {
 		sgp_set_error(EBUSY, "bind: the window is bound");
 		goto out;
@@ -167,6 +180,8 @@ int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct
 		w->rkey = wr.bind_mw.rkey;
 	}
 out:
+	if (ret)
+		sgp_count_refusal(ep, errno);
 	sgp_unlock(&ep->send.lock);
 	sgp_unlock(&ep->cq->lock);
 	return ret;
@@ -194,6 +209,8 @@ int sgp_post_invalidate(struct sgp_ep *ep, void *context, struct sgp_window *w, 
 		w->state = BOUND;
 	}
 out:
+	if (ret)
+		sgp_count_refusal(ep, errno);
 	sgp_unlock(&ep->send.lock);
 	sgp_unlock(&ep->cq->lock);
 	return ret;

@@ -42,6 +42,13 @@ void sgp_wr_fill(struct ibv_send_wr *wr, const struct sgp_wr *from, uint64_t wr_
 	}
 }
 
+void sgp_wr_fill_nothing(struct ibv_send_wr *wr, uint64_t wr_id, unsigned int send_flags)
+{
+	static const struct sgp_wr nothing = {.opcode = IBV_WR_RDMA_WRITE};
+
+	sgp_wr_fill(wr, &nothing, wr_id, NULL, 0, send_flags, 0);
+}
+
 int sgp_wr_judge(int ret, void *bad_wr, void **untaken)
 {
 	*untaken = bad_wr;

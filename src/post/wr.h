@@ -14,6 +14,10 @@
 void sgp_wr_fill(struct ibv_send_wr *wr, const struct sgp_wr *from, uint64_t wr_id,
 		 struct ibv_sge *sge, int num_sge, unsigned int send_flags, uint64_t offset);
 
+/* Fill in a request that does nothing: a zero-length RDMA WRITE needs no memory, no key, and no
+ * receive at the peer. */
+void sgp_wr_fill_nothing(struct ibv_send_wr *wr, uint64_t wr_id, unsigned int send_flags);
+
 /*
  * Judge the answer of ibv_post_send(3) or ibv_post_recv(3) to a chain: its return value and bad_wr,
  * which was NULL before the call, as errno was 0.

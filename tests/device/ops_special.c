@@ -414,7 +414,7 @@ const char *check_ud(struct side *s, const struct op *op)
 
 	TRY(reap(s, s->ud, IBV_WC_RECV));
 	if (s->wc->byte_len != GRH + op->size || sgl->length != GRH + op->size)
-		return wrong("%u bytes arrived", s->wc->byte_len);
+		return wrong("%llu bytes arrived", (unsigned long long)s->wc->byte_len);
 	TRY(compare((char *)(uintptr_t)sgl->sge[0].addr + GRH, op->size, ops_seed(op), 0));
 	return close_ud(s);
 }

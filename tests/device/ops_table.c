@@ -135,7 +135,8 @@ const char *ops_check(struct side *s, const struct op *op)
 	}
 	TRY(reap(s, s->ep, is_send(op->opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM));
 	if (wc->byte_len != ops_bytes(s, op))
-		return wrong("%u bytes arrived instead of %zu", wc->byte_len, ops_bytes(s, op));
+		return wrong("%llu bytes arrived instead of %zu",
+			     (unsigned long long)wc->byte_len, ops_bytes(s, op));
 	if (op->opcode == IBV_WR_SEND_WITH_IMM || op->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
 		if (!(wc->wc_flags & IBV_WC_WITH_IMM) || wc->imm_data != htobe32(IMM))
 			return wrong("immediate data %x, flags %x", wc->imm_data, wc->wc_flags);

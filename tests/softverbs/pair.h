@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sgpool/softverbs.h>
 
+#include "../plain.h"
+
 #define PAIR_BUF 65536
 
 struct end {
@@ -53,7 +55,6 @@ static inline struct ibv_context *open_first(void)
 static inline void end_open(struct pair *p, struct end *e)
 {
 	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC, .sq_sig_all = p->sig_all};
-	struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1};
 
 	e->pd = ibv_alloc_pd(p->ctx);
 	ck_assert_ptr_nonnull(e->pd);
@@ -72,40 +73,12 @@ static inline void end_open(struct pair *p, struct end *e)
 	e->buf = calloc(1, PAIR_BUF);
 	e->mr = ibv_reg_mr(e->pd, e->buf, PAIR_BUF, p->access);
 	ck_assert_ptr_nonnull(e->mr);
-	q.qp_access_flags =
-		IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-	ck_assert_int_eq(
-		ibv_modify_qp(e->qp, &q,
-			      IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
-		0);
+	ck_assert_int_eq(plain_init(e->qp), 0);
 }
 
 static inline void end_join(struct pair *p, struct end *e, struct end *to)
 {
-	struct ibv_qp_attr q = {.qp_state = IBV_QPS_RTR,
-				.path_mtu = IBV_MTU_1024,
-				.dest_qp_num = to->qp->qp_num,
-				.max_dest_rd_atomic = 4,
-				.min_rnr_timer = p->rnr_timer};
-
-	q.ah_attr.is_global = 1;
-	q.ah_attr.port_num = 1;
-	ck_assert_int_eq(ibv_query_gid(p->ctx, 1, 0, &q.ah_attr.grh.dgid), 0);
-	ck_assert_int_eq(ibv_modify_qp(e->qp, &q,
-				       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-			 0);
-	q.qp_state = IBV_QPS_RTS;
-	q.timeout = 14;
-	q.retry_cnt = 3;
-	q.rnr_retry = p->rnr_retry;
-	q.max_rd_atomic = 4;
-	ck_assert_int_eq(ibv_modify_qp(e->qp, &q,
-				       IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-					       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					       IBV_QP_MAX_QP_RD_ATOMIC),
-			 0);
+	ck_assert_int_eq(plain_join(e->qp, to->qp->qp_num, p->rnr_retry, p->rnr_timer), 0);
 }
 
 /* Both ends in INIT. */
