@@ -241,11 +241,17 @@ SGP_API void sgp_chunk_ref(struct sgp_chunk *chunk);
 
 /*
  * Give one reference back; the last one returns the chunk to its pool. The caller may not touch the
- * chunk's memory after the call. NULL does nothing. errno is left alone.
+ * chunk's memory after the call. NULL does nothing.
+ *
+ * Returns 0, and errno is left alone. -1 with EPERM in a forked child, where nothing happens. A
+ * mistake is not noticed by an ordinary pool.
  */
-SGP_API void sgp_chunk_put(struct sgp_chunk *chunk);
+SGP_API int sgp_chunk_put(struct sgp_chunk *chunk);
 
-/* Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(); none may be NULL. */
+/*
+ * Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(); none may be NULL. In a
+ * forked child nothing happens.
+ */
 SGP_API void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n);
 
 /* The chunk's memory: sgp_chunk_size() bytes, never moved. */
@@ -348,12 +354,12 @@ static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_
 }
 #define sgp_pool_get(pool, size, flags) sgp_pool_get_inline(pool, size, flags)
 
-static inline void sgp_chunk_put_inline(struct sgp_chunk *chunk)
+static inline int sgp_chunk_put_inline(struct sgp_chunk *chunk)
 {
 	if (SGP_LIKELY(chunk != NULL) && SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
 	    SGP_LIKELY(sgp_mag_put(&sgp_thread, chunk)))
-		return;
-	sgp_chunk_put(chunk);
+		return 0;
+	return sgp_chunk_put(chunk);
 }
 #define sgp_chunk_put(chunk) sgp_chunk_put_inline(chunk)
 

@@ -248,8 +248,7 @@ static void put_last(struct sgp_class *cls, struct sgp_chunk *const chunks[], si
 {
 	int err = errno;
 
-	if (sgp_check_fork() == 0)
-		put_slowly(cls, chunks, n);
+	put_slowly(cls, chunks, n);
 	errno = err;
 }
 
@@ -258,26 +257,28 @@ static void release(struct sgp_chunk *chunk)
 {
 	int err = errno;
 
-	if (sgp_check_fork() == 0)
-		chunk->owner->kind->release(chunk);
+	chunk->owner->kind->release(chunk);
 	errno = err;
 }
 
-static __attribute__((noinline)) void put_one_slowly(struct sgp_chunk *chunk)
+static __attribute__((noinline)) int put_one_slowly(struct sgp_chunk *chunk)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!sgp_last_drop(chunk))
-		return;
+		return 0;
 	if (sgp_is_slabs(chunk))
 		put_last(sgp_slab_of(chunk)->cls, &chunk, 1);
 	else
 		release(chunk);
+	return 0;
 }
 
-void sgp_chunk_put(struct sgp_chunk *chunk)
+int sgp_chunk_put(struct sgp_chunk *chunk)
 {
 	if (!chunk || SGP_LIKELY(sgp_mag_put(&sgp_thread, chunk)))
-		return;
-	put_one_slowly(chunk);
+		return 0;
+	return put_one_slowly(chunk);
 }
 
 static inline uint64_t state_of(const struct sgp_chunk *chunk)
@@ -359,6 +360,8 @@ void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 	while (n) {
 		size_t done = mag_put_bulk(chunks, n);
 
+		if (done == 0 && sgp_check_fork())
+			return;
 		if (done == 0)
 			done = put_some(chunks, n);
 		chunks += done;

@@ -180,6 +180,9 @@ static int commit_base(char *addr, size_t bytes, const struct sgp_backing *backi
 	/* Advice only: where there are no transparent hugepages the memory is as good. */
 	madvise(addr, bytes, thp ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 	err = place(addr, bytes, backing->node);
+	/* After ibv_fork_init(3), ibv_dereg_mr(3) lets a child have what was registered here before. */
+	if (!err && advise(addr, bytes))
+		err = errno;
 	if (!err)
 		err = sgp_populate(addr, bytes, sgp_page_size(), backing);
 	if (err)

@@ -48,12 +48,20 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_key_t key;
 static bool key_valid, have_membarrier;
-static atomic_bool forked;
 static bool slot_used[SGP_SLOTS]; /* under lock */
+
+void sgp_thread_leave(void)
+{
+	sgp_thread.layout = 0;
+	sgp_thread.state = THREAD_ENDED;
+	sgp_thread.mags = no_mags;
+	sgp_thread.last_get = sgp_thread.last_put = &nobodys;
+}
 
 /*
  * The thread ends: its chunks go back. What a later destructor gets or puts goes by the centre, so
- * the order of destructors does not matter.
+ * the order of destructors does not matter. In a forked child the chunks are not its own, and the
+ * lock may be held by a thread that is not there.
  */
 static void end_thread(void *arg)
 {
@@ -61,10 +69,9 @@ static void end_thread(void *arg)
 	struct sgp_waiter *served = NULL;
 	struct sgp_cache *cache;
 
-	sgp_thread.layout = 0;
-	sgp_thread.state = THREAD_ENDED;
-	sgp_thread.mags = no_mags;
-	sgp_thread.last_get = sgp_thread.last_put = &nobodys;
+	sgp_thread_leave();
+	if (sgp_mode_now() & SGP_MODE_FORKED)
+		return;
 	pthread_mutex_lock(&lock);
 	while ((cache = block->caches)) {
 		block->caches = cache->next_of_thread;
@@ -80,20 +87,10 @@ static void end_thread(void *arg)
 	sgp_served_run(served);
 }
 
-/* The only thread of a child: everything takes the call, and the call says EPERM. */
-static void in_child(void)
-{
-	forked = true;
-	sgp_thread.layout = 0;
-	sgp_thread.state = THREAD_ENDED;
-	sgp_thread.mags = no_mags;
-	sgp_thread.last_get = sgp_thread.last_put = &nobodys;
-}
-
 static void init(void)
 {
 	key_valid = pthread_key_create(&key, end_thread) == 0;
-	pthread_atfork(NULL, NULL, in_child);
+	sgp_fork_init();
 	have_membarrier =
 		syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
@@ -101,13 +98,6 @@ static void init(void)
 void sgp_threads_init(void)
 {
 	pthread_once(&once, init);
-}
-
-int sgp_check_fork(void)
-{
-	if (!atomic_load_explicit(&forked, memory_order_relaxed))
-		return 0;
-	return sgp_fail(EPERM, "a forked child may do nothing with a pool but exec or exit");
 }
 
 void sgp_threads_lock(void)

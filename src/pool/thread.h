@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 
+#include "pool/mode.h"
 #include "sgpool/pool.h"
 
 struct sgp_class;
@@ -42,8 +43,8 @@ _Static_assert(sizeof(struct sgp_mag) <= 64, "one cache line");
 /* Prepare the process: membarrier, fork handlers, a thread's end. Once is enough. */
 void sgp_threads_init(void);
 
-/* In a forked child nothing may be done: -1 with EPERM there, else 0. */
-SGP_API int sgp_check_fork(void);
+/* The calling thread has no magazines from here on: everything takes the call. */
+void sgp_thread_leave(void);
 
 void sgp_threads_lock(void);
 void sgp_threads_unlock(void);

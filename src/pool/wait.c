@@ -264,7 +264,7 @@ int sgp_waiter_cancel(struct sgp_waiter *waiter)
 	struct sgp_waiter *served = NULL;
 	bool queued;
 
-	if (!cls)
+	if (!cls || sgp_check_fork())
 		return 0;
 	pthread_mutex_lock(&cls->lock);
 	queued = waiter->state == WAITER_QUEUED;

@@ -18,6 +18,7 @@
 
 #include "pool/errmsg.h"
 #include "pool/served.h"
+#include "pool/thread.h"
 #include "post/ep.h"
 
 /* ---- the inbox ---- */
@@ -198,6 +199,9 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 {
 	struct sgp_cq *cq;
 
+	sgp_threads_init();
+	if (sgp_check_fork())
+		return NULL;
 	if (!verbs || !attr || attr->comp_mask || attr->flags & ~SGP_CQ_SINGLE_THREADED ||
 	    attr->cqe < 1 || attr->max_sge < 0 || attr->max_chunk < 0 ||
 	    attr->max_sge > UINT16_MAX || attr->max_chunk > UINT16_MAX)
@@ -236,6 +240,8 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 {
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!cq)
 		return sgp_fail(EINVAL, "no completion queue");
 	if (cq->neps)
@@ -260,6 +266,8 @@ __attribute__((flatten)) int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *w
 {
 	int got;
 
+	if (sgp_refuse_child())
+		return -1;
 	if (!cq || !wc || n < 1)
 		return sgp_fail(EINVAL, "poll: a queue and room for a completion are needed");
 	if (wc->sgl.max_sge < cq->max_sge || wc->sgl.max_chunk < cq->max_chunk)
@@ -307,6 +315,8 @@ int sgp_cq_arm(struct sgp_cq *cq)
 	bool more;
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!cq)
 		return sgp_fail(EINVAL, "no completion queue");
 	sgp_lock(&cq->lock);

@@ -15,6 +15,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/served.h"
 #include "post/plan.h"
 
@@ -208,7 +209,7 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 	struct sgp_ep *ep;
 	int err;
 
-	if (check_attr(id, attr))
+	if (sgp_check_fork() || check_attr(id, attr))
 		return NULL;
 	ep = calloc(1, sizeof *ep);
 	if (!ep)
@@ -253,6 +254,8 @@ struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep)
 
 int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!ep || !stats)
 		return sgp_fail(EINVAL, "statistics: an endpoint and room for them are needed");
 	sgp_lock(&ep->cq->lock);
@@ -272,6 +275,8 @@ int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
 
 int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!ep || !info)
 		return sgp_fail(EINVAL, "query: an endpoint and room for the answer are needed");
 	*info = (struct sgp_ep_info){
@@ -367,6 +372,8 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 	struct sgp_cq *cq;
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!ep)
 		return sgp_fail(EINVAL, "no endpoint");
 	if (!ep->qp)
@@ -401,6 +408,8 @@ int sgp_ep_destroy(struct sgp_ep *ep)
 {
 	bool busy;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!ep)
 		return sgp_fail(EINVAL, "no endpoint");
 	sgp_lock(&ep->cq->lock);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/probe.h"
 #include "pool/served.h"
 #include "post/plan.h"
@@ -77,6 +78,8 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 	bool later = true; /* as long as every one says so */
 	int ret = 0, err = 0;
 
+	if (sgp_refuse_child())
+		return -1;
 	if (!ep || !wr)
 		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
 	sgp_served_hold(); /* inline posts drop their chunks */
@@ -175,6 +178,8 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	void *untaken = NULL;
 	int ret = -1;
 
+	if (sgp_refuse_child())
+		return -1;
 	if (!ep || !sgl || !sgl->num_sge || sgl->flags & SGP_SGL_FOREIGN)
 		return sgp_fail(EINVAL, "receive: an endpoint and a list of chunks are needed");
 	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))

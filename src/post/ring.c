@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/probe.h"
 #include "post/plan.h"
 #include "post/wr.h"
@@ -119,6 +120,8 @@ int sgp_ep_submit(struct sgp_ep *ep)
 {
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!ep)
 		return sgp_fail(EINVAL, "no endpoint");
 	sgp_lock(&ep->send.lock);
@@ -133,6 +136,8 @@ int sgp_ep_sync(struct sgp_ep *ep)
 {
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!ep)
 		return sgp_fail(EINVAL, "no endpoint");
 	sgp_lock(&ep->send.lock);

@@ -11,6 +11,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "post/plan.h"
 #include "post/window.h"
 #include "post/wr.h"
@@ -38,6 +39,8 @@ struct sgp_window *sgp_window_create(struct sgp_ep *ep)
 {
 	struct sgp_window *w;
 
+	if (sgp_check_fork())
+		return NULL;
 	if (!ep || !ep->qp)
 		return sgp_fail_null(EINVAL, "window: an open endpoint is needed");
 	w = calloc(1, sizeof *w);
@@ -66,6 +69,8 @@ int sgp_window_destroy(struct sgp_window *w)
 	struct sgp_cq *cq;
 	int err = 0;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!w)
 		return sgp_fail(EINVAL, "no window");
 	cq = w->ep->cq;
@@ -125,6 +130,8 @@ static int post_locked(struct sgp_ep *ep, void *context, struct sgp_window *w,
 
 static int check(struct sgp_ep *ep, struct sgp_window *w, int flags)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!ep || !w || w->ep != ep || flags & ~(IBV_SEND_SIGNALED | IBV_SEND_FENCE))
 		return sgp_fail(EINVAL, "window: its own endpoint and known flags are needed");
 	return 0;
@@ -261,7 +268,7 @@ int sgp_window_is_bound(const struct sgp_window *w)
 {
 	int bound;
 
-	if (!w)
+	if (!w || sgp_check_fork())
 		return 0;
 	sgp_lock(&w->ep->cq->lock);
 	bound = w->state != FREE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The pool among threads: caches, their reclaim, thread exit, fork. */
+/* The pool among threads: caches, their reclaim, thread exit. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -252,62 +252,6 @@ START_TEST(test_more_classes_than_slots)
 END_TEST
 
 /*
- * case 47: a forked child may do nothing; each call says so and none crashes. And a child that
- * exits makes no verbs call: its destructors and its caches are its own business.
- */
-static int child(struct sgp_pool *pool, struct sgp_chunk *chunk)
-{
-	struct sgp_pool_stats stats;
-	struct sgp_chunk *other;
-
-	if (sgp_pool_get(pool, SIZE, 0) || errno != EPERM)
-		return 1;
-	if (sgp_pool_get_bulk(pool, SIZE, 0, &other, 1) != -1 || errno != EPERM)
-		return 2;
-	if (sgp_pool_get_wait(pool, SIZE, 0, &other, 1, -1) != -1 || errno != EPERM)
-		return 3;
-	if (sgp_pool_grow(pool, SIZE, 1) != -1 || errno != EPERM)
-		return 4;
-	if (sgp_pool_trim(pool, 0, 0) != -1 || errno != EPERM)
-		return 5;
-	if (sgp_pool_stats(pool, &stats) != -1 || errno != EPERM)
-		return 6;
-	if (sgp_pool_set_limits(pool, SIZE, 1, 0) != -1 || errno != EPERM)
-		return 7;
-	if (sgp_pool_destroy(pool) != -1 || errno != EPERM)
-		return 8;
-	if (sgp_pool_create(rig_pd, NULL) || errno != EPERM)
-		return 9;
-	sgp_chunk_put(chunk);
-	return 0;
-}
-
-START_TEST(test_fork)
-{
-	struct sgp_pool *pool = rig_pool(SIZE, MANY, 0);
-	struct sgp_chunk *chunk = sgp_pool_get(pool, SIZE, 0);
-	uint64_t before = sv_calls("dereg_mr");
-	int status;
-	pid_t pid;
-
-	sgp_chunk_put(sgp_pool_get(pool, SIZE, 0));
-	pid = fork();
-	if (pid == 0) {
-		int ret = child(pool, chunk);
-
-		_exit(ret ? ret : sv_calls("dereg_mr") != before);
-	}
-	ck_assert_int_gt(pid, 0);
-	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-	ck_assert_int_eq(status, 0);
-	rig_check(pool, 1);
-	sgp_chunk_put(chunk);
-	rig_check(pool, 0);
-	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
-}
-END_TEST
-
-/*
  * Stress: threads that get and put all the time, threads that sleep with full caches, and a thread
  * that wants everything, now and then. Each chunk's memory says whether somebody has it, so that
  * one handed out twice is seen at once; the count at the end is exact.
@@ -433,7 +377,6 @@ int main(void)
 	tcase_add_test(tc, test_threads_outlive_pools);
 	tcase_add_test(tc, test_another_layout);
 	tcase_add_test(tc, test_more_classes_than_slots);
-	tcase_add_test(tc, test_fork);
 	tcase_add_test(tc, test_stress_of_reclaim);
 	suite_add_tcase(suite, tc);
 	runner = srunner_create(suite);
