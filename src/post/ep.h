@@ -30,7 +30,7 @@ struct sgp_ep {
 	enum ibv_qp_type type;
 	bool iwarp;
 	bool sig_all;
-	bool special;         /* none of its operations is plain: see sgp_plan() */
+	uint32_t plain;       /* a bit for each opcode that needs no planning as a rule */
 	uint8_t lacks;        /* enum sgp_kind: operations that it does not have */
 	uint32_t max_inline;  /* that the queue pair takes ... */
 	uint32_t auto_inline; /* ... and that go inline unasked: what the creator asked for */
@@ -108,10 +108,10 @@ void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep);
 void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot);
 
 /* See to the endpoint when the queue runs empty. A poster's, under the send side's lock. */
-void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep);
+SGP_COLD void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep);
 
 /* Wake whoever sleeps since it armed the queue, to see to what has been listed. A poster's. */
-void sgp_cq_rouse(struct sgp_cq *cq);
+SGP_COLD void sgp_cq_rouse(struct sgp_cq *cq);
 
 /* Fill in up to n completions: the pending ones first, then the device's. The lock is held. */
 int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc);

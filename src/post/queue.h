@@ -62,6 +62,8 @@ enum sgp_slot_flags {
 	SGP_SLOT_WINDOW = 1 << 4,    /* a bind or an invalidation of slot->window */
 	SGP_SLOT_UNTAKEN = 1 << 5,   /* the device does not have it: no completion retires it */
 	SGP_SLOT_CANCELLED = 1 << 6, /* of a leader: cancel.c; its end is not told */
+	SGP_SLOT_COPY = 1 << 7,      /* what the list holds has not moved into it: inline, or
+					linearised */
 };
 
 /* What went wrong with a part. */
@@ -122,7 +124,7 @@ int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_ch
 void sgp_side_fini(struct sgp_side *side);
 
 /* Posts that would be accepted now. The poster's. */
-uint32_t sgp_side_room(struct sgp_side *side);
+SGP_COLD uint32_t sgp_side_room(struct sgp_side *side);
 
 /* Whether n posts would be. The poster's; looks at other slots only when it must. */
 static inline bool sgp_side_has_room(struct sgp_side *side, uint32_t n)
