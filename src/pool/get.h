@@ -101,8 +101,7 @@ static inline size_t sgp_count_alike(struct sgp_chunk *const chunks[], size_t n,
  * sgp_chunk_put_bulk() as far as the thread's magazine takes the chunks at once: sole references of one
  * class, from the first one on. Returns how many. n is not 0.
  */
-static inline __attribute__((always_inline)) size_t
-sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
+static inline size_t sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
 {
 	uint64_t slot = chunks[0]->slot;
 	struct sgp_chunk **top, **ceil;

@@ -115,7 +115,6 @@ static void add_inline(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_sl
 		*sge = sgl->sge[0];
 	}
 	slot->num_chunk = slot->num_sge = 0;
-	slot->flags |= SGP_SLOT_COPY;
 	add_request(ep, wr, slot, sge, n, IBV_SEND_INLINE, 0);
 	ep->stats.inlined++;
 }
@@ -201,8 +200,7 @@ static int count_parts(const struct sgp_ep *ep, const struct sgp_sgl *sgl, struc
  * A list over several requests, each of which is signalled. The holds go to the slots in order, as
  * many as each takes; they are dropped or handed back together.
  */
-static SGP_COLD void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr,
-			       const struct sgp_plan *plan)
+static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct sgp_plan *plan)
 {
 	struct cursor at = {.sgl = wr->sgl};
 	struct sgp_side *side = &ep->send;
@@ -234,7 +232,7 @@ static SGP_COLD void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr,
  * A message of too many SGEs, copied into a chunk of its own: that goes in its place, and its
  * memory stays out of the list's.
  */
-static SGP_COLD int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
+static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
 	SGP_SGL(copy, 1);
 	struct sgp_wr of_copy = *wr;
@@ -252,13 +250,11 @@ static SGP_COLD int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 	of_copy.flags |= SGP_BATCH; /* its SGE has to outlast this function */
 	if (!ret)
 		ret = sgp_gather(ep, &of_copy);
-	if (ret) {
+	if (ret)
 		sgp_chunk_put(chunk);
-		return -1;
-	}
-	sgp_side_slot(&ep->send, ep->send.head - 1)->flags |= SGP_SLOT_COPY;
-	ep->stats.linearised++;
-	return 0;
+	else
+		ep->stats.linearised++;
+	return ret;
 }
 
 int sgp_begin(struct sgp_ep *ep, uint32_t parts)
@@ -275,55 +271,26 @@ int sgp_begin(struct sgp_ep *ep, uint32_t parts)
 	return 0;
 }
 
-void sgp_ep_find_plain(struct sgp_ep *ep)
-{
-	bool special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD;
-
-	ep->plain = 0;
-	for (unsigned int i = 0; i < sizeof ops / sizeof *ops && !special; i++)
-		if (ops[i].kind & SGP_KIND_KNOWN && !(ops[i].kind & (SGP_KIND_SINK | ep->lacks)))
-			ep->plain |= 1u << i;
-}
-
-/*
- * A plain operation: one work request, from memory that stands, nothing comes back, and there is
- * nothing to refuse but for the connection and the room.
- */
-static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr)
+/* A plain operation: at most one work request, from memory that stands, and nothing comes back. */
+static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)
 {
 	const struct sgp_sgl *sgl = wr->sgl;
 
-	_Static_assert(sizeof ops / sizeof *ops <= 32, "a bit each");
-	return SGP_LIKELY((unsigned int)wr->opcode < 32) &&
-	       SGP_LIKELY(ep->plain >> wr->opcode & 1) &&
-	       SGP_LIKELY(!(wr->flags & ~(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
-					  SGP_BATCH))) &&
-	       SGP_LIKELY(!wr->ah) && SGP_LIKELY(sgl != NULL) && SGP_LIKELY(!sgl->flags) &&
-	       SGP_LIKELY(sgl->pds >> ep->pd_index & 1) &&
-	       SGP_LIKELY(sgl->length > ep->auto_inline) &&
-	       SGP_LIKELY(sgl->length <= ep->max_msg) &&
-	       SGP_LIKELY(sgl->num_sge <= ep->send.max_sge) &&
-	       SGP_LIKELY(sgl->num_chunk <= ep->send.max_chunk) &&
-	       SGP_LIKELY(!atomic_load_explicit(&ep->stopped, memory_order_relaxed));
+	return !(kind & SGP_KIND_SINK) &&
+	       !(wr->flags & (IBV_SEND_INLINE | SGP_HANDOVER | SGP_LINEARISE)) && !sgl->flags &&
+	       sgl->length > ep->auto_inline && sgl->length <= ep->max_msg &&
+	       sgl->num_sge <= ep->send.max_sge && sgl->num_chunk <= ep->send.max_chunk &&
+	       !ep->special;
 }
 
-/* Gather what has to be looked at more closely, or refused. */
-static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr)
+/* Gather what planning is needed for. */
+static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr,
+						    unsigned int kind)
 {
 	struct sgp_side *side = &ep->send;
-	unsigned int kind = 0;
 	struct sgp_slot *slot;
 	struct sgp_plan plan;
 
-	if (!wr->sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
-		return sgp_fail(EINVAL, "post: a list and known flags are needed");
-	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
-		kind = ops[wr->opcode].kind;
-	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
-	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
-		return sgp_refuse_operation(ep, wr, kind);
-	if (sgp_check_list(ep, wr->sgl))
-		return -1;
 	if (sgp_plan(ep, wr, kind, &plan))
 		return -1;
 	if (plan.linearise)
@@ -349,11 +316,21 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
 	struct sgp_side *side = &ep->send;
+	unsigned int kind = 0;
 	struct sgp_slot *slot;
 	uint8_t flags = 0;
 
-	if (!is_plain(ep, wr))
-		return gather_special(ep, wr);
+	if (!wr->sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
+		return sgp_fail(EINVAL, "post: a list and known flags are needed");
+	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
+		kind = ops[wr->opcode].kind;
+	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
+	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
+		return sgp_refuse_operation(ep, wr, kind);
+	if (sgp_check_list(ep, wr->sgl))
+		return -1;
+	if (!is_plain(ep, wr, kind))
+		return gather_special(ep, wr, kind);
 	if (sgp_begin(ep, 1))
 		return -1;
 	if (wr->flags & IBV_SEND_SIGNALED)

@@ -7,7 +7,6 @@
 #ifndef SGP_PLAN_H
 #define SGP_PLAN_H
 
-#include "pool/get.h"
 #include "post/ep.h"
 
 /* What is to know of an operation's opcode. */
@@ -37,7 +36,7 @@ int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl);
 
 /* Whether the queue pair may send: 0; -1 with ENOTCONN, ESHUTDOWN, or the errno of ibv_query_qp(3).
  */
-SGP_COLD int sgp_check_connected(struct sgp_ep *ep);
+int sgp_check_connected(struct sgp_ep *ep);
 
 /*
  * Plan an operation that is more than a plain message or WRITE of one request. It's known to be one
@@ -50,14 +49,11 @@ int sgp_plan(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind
 /* Why the operation is not one of the queue pair's: -1 with EINVAL or EOPNOTSUPP. */
 int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind);
 
-/* Find out which opcodes are plain on the endpoint, whose type and sig_all are known. */
-void sgp_ep_find_plain(struct sgp_ep *ep);
-
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
 /* A refused post: statistics and probe. */
-SGP_COLD void sgp_count_refusal(struct sgp_ep *ep, int err);
+void sgp_count_refusal(struct sgp_ep *ep, int err);
 
 /* The last refusals (the connection, the room), before parts slots are taken. 0; -1 with errno. */
 int sgp_begin(struct sgp_ep *ep, uint32_t parts);
@@ -66,12 +62,10 @@ int sgp_begin(struct sgp_ep *ep, uint32_t parts);
 void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_send_wr *wr,
 		     unsigned int send_flags);
 
-/* The slot at head, filled in but for holds and SGEs. */
-static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode,
-					     uint8_t flags)
+/* Fill a free slot in, but for holds and SGEs. */
+static inline void sgp_init_slot(struct sgp_slot *slot, void *context, uint8_t opcode,
+				 uint8_t flags)
 {
-	struct sgp_slot *slot = sgp_side_slot(side, side->head);
-
 	slot->context = context;
 	slot->parts = 1;
 	slot->to_lead = 0;
@@ -79,6 +73,15 @@ static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *contex
 	slot->opcode = opcode;
 	slot->ended = false;
 	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
+}
+
+/* The slot at head, filled in so. */
+static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode,
+					     uint8_t flags)
+{
+	struct sgp_slot *slot = sgp_side_slot(side, side->head);
+
+	sgp_init_slot(slot, context, opcode, flags);
 	return slot;
 }
 
@@ -86,7 +89,8 @@ static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *contex
 static inline void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n)
 {
 	slot->num_chunk = (uint16_t)n;
-	sgp_chunks_copy(slot->chunk, chunk, (size_t)n);
+	for (int i = 0; i < n; i++)
+		slot->chunk[i] = chunk[i];
 }
 
 /* What it needs besides to hand the list back. */

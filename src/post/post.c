@@ -10,13 +10,16 @@
 #include "pool/mode.h"
 #include "pool/probe.h"
 #include "pool/served.h"
+#include "post/datagram.h"
 #include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
 
-static SGP_COLD void drop_copied(struct sgp_sgl *sgl)
+/* Whether a slot holds the list's own chunks: not those of a copy, and not none because of inline.
+ */
+static bool holds_moved(const struct sgp_slot *slot, const struct sgp_sgl *sgl)
 {
-	sgp_chunk_put_bulk(sgl->chunk, (size_t)sgl->num_chunk);
+	return !sgl->num_chunk || (slot->num_chunk && slot->chunk[0] == sgl->chunk[0]);
 }
 
 /* The queue has the operation whose first slot is at seq: the list is empty. Returns the next seq.
@@ -26,26 +29,23 @@ static uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t
 	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
 	ep->stats.posts++;
-	if (sgl->num_chunk > sgl->num_sge)
-		ep->stats.joined += (uint64_t)(sgl->num_chunk - sgl->num_sge);
-	if (!SGP_LIKELY(!(slot->flags & SGP_SLOT_COPY)))
-		drop_copied(sgl);
-	sgp_sgl_reset(sgl);
+	ep->stats.joined +=
+		sgl->num_chunk > sgl->num_sge ? (uint64_t)(sgl->num_chunk - sgl->num_sge) : 0;
+	if (holds_moved(slot, sgl))
+		sgp_sgl_reset(sgl);
+	else
+		sgp_sgl_clear(sgl);
 	return seq + slot->parts;
 }
 
-/* The queue does not have these after all: copies go back, the lists stay as they are. */
-static SGP_COLD int settle_rejected(struct sgp_ep *ep, const struct sgp_wr *wr,
-				    const struct sgp_wr *end, uint32_t seq, int err)
+/* The queue does not have it after all: a copy goes back, the list stays as it is. */
+static uint32_t settle_rejected(struct sgp_ep *ep, const struct sgp_sgl *sgl, uint32_t seq)
 {
-	for (; wr != end; wr = wr->next) {
-		const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
+	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
-		if (slot->flags & SGP_SLOT_COPY)
-			sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
-		seq += slot->parts;
-	}
-	return sgp_fail(err, "the device refused the post: %s", strerror(err));
+	if (!holds_moved(slot, sgl))
+		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+	return seq + slot->parts;
 }
 
 /* The chain up to end (or all of it) has been gathered from seq on: ring, and settle each list. */
@@ -63,10 +63,12 @@ static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, const struct sg
 		seq = settle_accepted(ep, wr->sgl, seq);
 		wr = wr->next;
 	}
-	if (SGP_LIKELY(wr == end))
+	if (wr == end)
 		return 0; /* an error, if any, is told by the completions of what was accepted */
 	*first_refused = wr;
-	return settle_rejected(ep, wr, end, seq, err);
+	for (; wr != end; wr = wr->next)
+		seq = settle_rejected(ep, wr->sgl, seq);
+	return sgp_fail(err, "the device refused the post: %s", strerror(err));
 }
 
 /* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
@@ -181,6 +183,12 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 		return -1;
 	if (!ep || !sgl || !sgl->num_sge || sgl->flags & SGP_SGL_FOREIGN)
 		return sgp_fail(EINVAL, "receive: an endpoint and a list of chunks are needed");
+	if (ep->seat || ep->srq)
+		return sgp_fail(EINVAL, "receive: the endpoint's receives are posted by the "
+					"library, or the shared receive queue's");
+	if (ep->type == IBV_QPT_UD && sgl->sge[0].length < SGP_GRH)
+		return sgp_fail(EINVAL, "receive: a datagram's first slice needs %d bytes for the "
+					"header before it", SGP_GRH);
 	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
 		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	side = &ep->recv;
