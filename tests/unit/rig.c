@@ -28,9 +28,13 @@ void rig_expect_event(struct rdma_event_channel *events, enum rdma_cm_event_type
 static void make_side(struct rig *rig, struct rig_side *side)
 {
 	const struct rig_attr *a = &rig->attr;
-	struct sgp_class_attr class = {.size = a->chunk_size, .chunks = a->chunks};
-	struct sgp_pool_attr pool = {
-		.classes = &class, .nclasses = 1, .flags = a->pool_flags, .pages = SGP_PAGES_BASE};
+	struct sgp_class_attr classes[] = {
+		{.size = a->chunk_size, .chunks = a->chunks, .reserve = a->reserve},
+		{.size = 64, .chunks = a->small}};
+	struct sgp_pool_attr pool = {.classes = classes,
+				     .nclasses = a->small ? 2 : 1,
+				     .flags = a->pool_flags,
+				     .pages = SGP_PAGES_BASE};
 	struct sgp_cq_attr cq = {.cqe = a->cqe, .flags = a->cq_flags, .max_sge = a->cq_sge};
 	struct sgp_ep_attr ep = {.cap = {.max_send_wr = a->depth,
 					 .max_recv_wr = a->depth,
@@ -48,6 +52,9 @@ static void make_side(struct rig *rig, struct rig_side *side)
 	ck_assert_ptr_nonnull(side->wc);
 	ep.cq = side->cq;
 	ep.pd = side->pd;
+	side->number = side != &rig->side[0];
+	if (a->tune)
+		a->tune(side, &ep);
 	side->ep = sgp_ep_create(side->id, &ep);
 	ck_assert_msg(side->ep != NULL, "%s", sgp_errmsg());
 }
