@@ -18,7 +18,7 @@ static inline int plain_init(struct ibv_qp *qp)
 			     IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
 }
 
-/* From INIT to RTS, with queue pair number `to` of the same port at the other end. */
+/* From INIT to RTS of an RC or UC queue pair, with queue pair number `to` of the same port at the other end. */
 static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, uint8_t rnr_timer)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
@@ -26,6 +26,13 @@ static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, 
 				   .dest_qp_num = to,
 				   .max_dest_rd_atomic = 4,
 				   .min_rnr_timer = rnr_timer};
+	/* On UC nobody answers, and nothing is said of answers. */
+	const int answered =
+		qp->qp_type == IBV_QPT_UC ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	const int asked = qp->qp_type == IBV_QPT_UC
+				  ? 0
+				  : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					    IBV_QP_MAX_QP_RD_ATOMIC;
 	int err;
 
 	attr.ah_attr.is_global = 1;
@@ -34,18 +41,14 @@ static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, 
 	if (!err)
 		err = ibv_modify_qp(qp, &attr,
 				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-					    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-					    IBV_QP_MIN_RNR_TIMER);
+					    IBV_QP_RQ_PSN | answered);
 	attr.qp_state = IBV_QPS_RTS;
 	attr.timeout = 14;
 	attr.retry_cnt = 3;
 	attr.rnr_retry = rnr_retry;
 	attr.max_rd_atomic = 4;
 	if (!err)
-		err = ibv_modify_qp(qp, &attr,
-				    IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
-					    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					    IBV_QP_MAX_QP_RD_ATOMIC);
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | asked);
 	return err;
 }
 

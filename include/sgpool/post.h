@@ -21,6 +21,7 @@ SGP_BEGIN_DECLS
 
 struct sgp_cq;
 struct sgp_ep;
+struct sgp_srq;
 
 /* Flags of a completion queue. */
 enum {
@@ -53,6 +54,16 @@ struct sgp_wc {
 	uint32_t imm_data;         /* big-endian, with IBV_WC_WITH_IMM in wc_flags; the key that was
 	                              invalidated, with IBV_WC_WITH_INV */
 	unsigned int wc_flags;     /* IBV_WC_* */
+	/*
+	 * Of a datagram (a receive on a UD queue pair), as in ibv_wc: where it came from. Buffers have 40
+	 * bytes for the routing header before the payload; sgl skips them and byte_len does not count
+	 * them. grh: the header, with IBV_WC_GRH in wc_flags, else NULL; it's in the list's first chunk,
+	 * and good as long as that is held. sgp_create_ah_from_wc() makes an address of all this.
+	 */
+	uint32_t src_qp;           /* 0: no datagram, and the rest of it means nothing */
+	uint16_t slid, pkey_index;
+	uint8_t sl, dlid_path_bits;
+	struct ibv_grh *grh;
 	struct sgp_sgl sgl;        /* what comes back: the chunks of a receive, trimmed to byte_len, of a
 	                              READ, an atomic, or a post with SGP_HANDOVER; on an error, whole;
 	                              nothing of what was cancelled */
@@ -126,6 +137,21 @@ SGP_API int sgp_cq_event(struct sgp_cq *cq, const struct ibv_async_event *event)
 /* Ask for one wake-up of sgp_cq_fd() at the next completion. Returns 0, or -1 with the provider's errno. */
 SGP_API int sgp_cq_arm(struct sgp_cq *cq);
 
+/*
+ * A part of what each receive is made of: n chunks of a pool.
+ *
+ * A message fills the parts in their order, and the completion hands over the chunks that it reached,
+ * each with an SGE of its own, cut to what arrived. {.pool = small, .size = 64} and then {.pool =
+ * large, .size = 4096, .n = 4} put a 64-byte header apart from a payload of up to 16 KiB that starts
+ * on a page (chunks of a page and more do).
+ */
+struct sgp_recv_part {
+	struct sgp_pool *pool;
+	size_t size;   /* bytes of each chunk to receive into; the class is chosen for offset + size */
+	size_t offset; /* bytes at each chunk's front to leave alone: room for sgp_sgl_prepend() */
+	int n;         /* chunks; 0: 1 */
+};
+
 /* Zero the whole structure first; 0 takes the default. */
 struct sgp_ep_attr {
 	uint32_t comp_mask; /* 0 */
@@ -137,6 +163,23 @@ struct sgp_ep_attr {
 	int max_chunk;            /* holds of a list per work request; 0: the larger number of SGEs */
 	enum ibv_qp_type qp_type; /* 0: RC, or UD on an identifier of RDMA_PS_UDP */
 	uint8_t port_num;         /* without an identifier; 0: 1 */
+	/*
+	 * Receives that the library keeps posted, cap.max_recv_wr of them, each made of num_recv parts.
+	 * NULL: the caller posts receives, or srq has them.
+	 *
+	 * What a completion hands over is replaced from the pools before that sgp_poll() returns, with
+	 * SGP_GET_RESERVED, on an endpoint that never sends too. When a pool has too few chunks, what
+	 * is missing is remembered, and the next chunks that are put, on any thread, come here first:
+	 * the put posts the receive by itself where it can, else it makes sgp_cq_fd() readable and the
+	 * next sgp_poll() posts it. No memory is registered for it. A receive that the device refuses
+	 * is tried again by every poll.
+	 *
+	 * On a datagram queue pair the first part begins with 40 bytes for the header (struct sgp_wc).
+	 */
+	const struct sgp_recv_part *recv; /* [num_recv]; read during the call only */
+	int num_recv;
+	void *recv_context;  /* of the completions of these receives */
+	struct sgp_srq *srq; /* take receives from this queue (srq.h); cap.max_recv_* mean nothing then */
 };
 
 /*
@@ -150,7 +193,11 @@ struct sgp_ep_attr {
  * identifier is as it was:
  *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's; a
  *           receive list of more SGEs, or max_chunk of more holds, than the cq hands over
- *   E2BIG   more SGEs, or a deeper queue, than the device has
+ *   E2BIG   more SGEs, or a deeper queue, than the device has; more chunks in recv than max_recv_sge
+ *   EMSGSIZE, EXDEV, EACCES, ENOBUFS
+ *           of recv: a part is larger than its pool's largest class; a pool is not registered on pd;
+ *           it may not be written; it has too few chunks now for all receives. (On a plain queue
+ *           pair only the first: sgp_ep_refill() posts the receives there.)
  *   ENOSPC  64 protection domains or 65536 endpoints are in use
  *   ENOMEM, or the errno of rdma_create_qp(3), ibv_resize_cq(3) (the cq has no room for both depths
  *   and the device cannot give it more), or ibv_query_port(3)
@@ -177,11 +224,22 @@ SGP_API int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event);
 struct sgp_ep_info {
 	int send_room, recv_room;       /* posts that would be accepted now */
 	int send_posted, recv_posted;   /* operations that the queue holds */
+	int recv_missing;               /* receives to be posted as soon as a pool has chunks for them */
 	int max_send_sge, max_recv_sge; /* SGEs a list */
 	uint32_t max_inline;            /* bytes; as the queue pair reported */
 	uint64_t max_msg;               /* bytes a message */
 };
 SGP_API int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info);
+
+/*
+ * Post the receives that are missing, on an endpoint with sgp_ep_attr.recv. The polls do it by
+ * themselves; but on a plain queue pair nothing is posted before the first call, to be made once it
+ * is in INIT.
+ *
+ * Returns 0 when nothing is missing then; -1 with ENOBUFS when a pool has too few chunks (those that
+ * are put from now on come here), ESHUTDOWN, EINVAL, or the provider's errno. Thread-safe.
+ */
+SGP_API int sgp_ep_refill(struct sgp_ep *ep);
 
 /* What an endpoint did since it was made. */
 struct sgp_ep_stats {
@@ -195,6 +253,11 @@ struct sgp_ep_stats {
 	uint64_t joined;      /* SGEs saved by joining neighbours */
 	uint64_t syncs;       /* requests that retire a tail */
 	uint64_t recvs;       /* receives accepted */
+	uint64_t refilled;    /* of these, posted by the library (sgp_ep_attr.recv) ... */
+	uint64_t refills;     /* ... by so many calls of ibv_post_recv(3) */
+	uint64_t recv_by_put; /* ... and so many by the thread that put the chunk */
+	uint64_t recv_dry;    /* times that a pool had too few chunks for a receive */
+	uint64_t recv_refused; /* receives of the library's that the device did not take */
 	uint64_t queue_full;  /* refusals with EAGAIN ... */
 	uint64_t too_big;     /* E2BIG, EMSGSIZE */
 	uint64_t not_ready;   /* ENOTCONN, ESHUTDOWN */
@@ -380,10 +443,22 @@ SGP_API int sgp_cancel(struct sgp_ep *ep, void *context);
  * Post a receive into sgl, as rdma_post_recvv(3) does. It may be posted before the connection is
  * established. Its completion hands the chunks back.
  *
- * Returns and errors as sgp_post_sendv(), but ENOTCONN; EINVAL also for an empty list, EACCES where
- * the memory may not be written.
+ * On a UD queue pair the list's first slice begins with 40 bytes for the header (struct sgp_wc).
+ * Returns and errors as sgp_post_sendv(), but ENOTCONN; EINVAL also for an empty list, on an endpoint
+ * whose receives are the library's or a shared queue's, and for a UD list whose first slice is shorter
+ * than the header; EACCES where the memory may not be written.
  */
 SGP_API int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl);
+
+/*
+ * Make an address handle for where a datagram came from, as ibv_create_ah_from_wc(3), to answer it with
+ * sgp_post_ud_sendv() to wc->src_qp. The completion's list must not have been given away yet.
+ *
+ * Returns the handle, to be ended by ibv_destroy_ah(3); NULL with EINVAL (no datagram's completion), or
+ * the provider's errno.
+ */
+SGP_API struct ibv_ah *sgp_create_ah_from_wc(struct ibv_pd *pd, const struct sgp_wc *wc,
+					     uint8_t port_num);
 
 SGP_END_DECLS
 

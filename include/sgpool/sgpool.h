@@ -14,6 +14,7 @@
 #include <sgpool/pool.h>
 #include <sgpool/sgl.h>
 #include <sgpool/post.h>
+#include <sgpool/srq.h>
 #include <sgpool/window.h>
 #include <sgpool/flow.h>
 

@@ -33,6 +33,8 @@ static void find_interface(char *name, size_t size)
 	freeifaddrs(all);
 }
 
+#define INSTEAD "; or try programs without one: sgpool softverbs -- COMMAND"
+
 static void no_device(struct doctor *d, int err)
 {
 	struct problem *p;
@@ -51,18 +53,20 @@ static void no_device(struct doctor *d, int err)
 	p = doctor_problem(d, BLOCKS, "no-device", "there is no RDMA device%s%s",
 			   err && err != ENOSYS ? ": " : "",
 			   err && err != ENOSYS ? strerror(err) : "");
+	/* The last way needs no rights, and is not for real work. */
 	if (doctor_module("rdma_rxe") != MODULE_MISSING)
-		doctor_mend(p, "%smodprobe rdma_rxe && %srdma link add rxe0 type rxe netdev %s",
-			    d->sudo, d->sudo, interface);
+		doctor_mend(
+			p, "%smodprobe rdma_rxe && %srdma link add rxe0 type rxe netdev %s" INSTEAD,
+			d->sudo, d->sudo, interface);
 	else if (doctor_module("siw") != MODULE_MISSING)
-		doctor_mend(p, "%smodprobe siw && %srdma link add siw0 type siw netdev %s", d->sudo,
-			    d->sudo, interface);
+		doctor_mend(p, "%smodprobe siw && %srdma link add siw0 type siw netdev %s" INSTEAD,
+			    d->sudo, d->sudo, interface);
 	else
 		doctor_mend(
 			p,
 			"%sapt-get install linux-image-amd64 && %sreboot (Ubuntu: "
 			"linux-modules-extra-$(uname -r), no reboot), then %srdma link add rxe0 "
-			"type rxe netdev %s; for a container: on its host",
+			"type rxe netdev %s; for a container: on its host" INSTEAD,
 			d->sudo, d->sudo, d->sudo, interface);
 }
 

@@ -23,9 +23,8 @@
 #include "pool/grow.h"
 #include "pool/probe.h"
 
-#define YIELDS      64
-#define BATCH       256
-#define CHUNKS_MOST (SIZE_MAX / 16) /* so that a number of chunks can be in bytes, signed */
+#define YIELDS 64
+#define BATCH  256
 
 /* Chunks are not short any more when so many are in the centre. */
 static bool relieved_locked(const struct sgp_class *cls)
@@ -112,31 +111,8 @@ static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *c
 	return taken;
 }
 
-/* May a get with these flags be served by the thread's magazine, whatever its class is like? */
-static bool fast_flags(int flags)
-{
-	return (flags & ~SGP_MAY_GROW) == 0;
-}
-
-/* n chunks at once out of a magazine of the thread's own; false when it has fewer. */
-static bool mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n)
-{
-	struct sgp_chunk **top = sgp_mag_enter(mag);
-	bool enough;
-
-	/* Signed: the floor of a closed magazine is above everything. */
-	enough = (intptr_t)top - (intptr_t)__atomic_load_n(&mag->floor, SGP_MAG_ORDER) >=
-		 (intptr_t)(n * sizeof top[0]);
-	if (enough) {
-		top -= n;
-		memcpy(chunks, top, n * sizeof top[0]);
-	}
-	sgp_mag_leave(mag, top);
-	return enough;
-}
-
-static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
-		      size_t n)
+static __attribute__((noinline)) int get_slowly(struct sgp_pool *pool, size_t size, int flags,
+						struct sgp_chunk *chunks[], size_t n)
 {
 	struct sgp_class *cls;
 	size_t made;
@@ -149,11 +125,11 @@ static int get_slowly(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 	if (flags & ~SGP_GET_FLAGS)
 		return sgp_fail(EINVAL, "flags 0x%x of a get", (unsigned int)flags);
 	/* Another class's turn; or, without a reserve, a flag that means nothing. */
-	if ((fast_flags(flags) || cls->reserve == 0) && n <= CHUNKS_MOST) {
+	if ((sgp_fast_flags(flags) || cls->reserve == 0) && n <= SGP_CHUNKS_MOST) {
 		struct sgp_mag *mag = sgp_thread.mags[cls->slot];
 
 		sgp_thread.last_get = mag;
-		if (mag_take_bulk(mag, chunks, n))
+		if (sgp_mag_take_bulk(mag, chunks, n))
 			return 0;
 	}
 	while (!take(cls, n, flags, chunks, &made)) {
@@ -179,7 +155,7 @@ struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 {
 	struct sgp_chunk *chunk;
 
-	if (SGP_LIKELY(fast_flags(flags)) &&
+	if (SGP_LIKELY(sgp_fast_flags(flags)) &&
 	    SGP_LIKELY(sgp_mag_get(&sgp_thread, pool, size, &chunk)))
 		return chunk;
 	return get_one_slowly(pool, size, flags);
@@ -188,10 +164,7 @@ struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
 		      size_t n)
 {
-	struct sgp_mag *mag = sgp_thread.last_get;
-
-	if (SGP_LIKELY(fast_flags(flags)) && SGP_LIKELY(n <= CHUNKS_MOST) &&
-	    SGP_LIKELY(sgp_mag_serves(mag, pool, size)) && mag_take_bulk(mag, chunks, n))
+	if (SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, chunks, n)))
 		return 0;
 	return get_slowly(pool, size, flags, chunks, n);
 }
@@ -208,7 +181,7 @@ int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags, struct sgp_c
 	for (i = 0; i < n; i++)
 		sge[i] = (struct ibv_sge){.addr = (uintptr_t)chunks[i]->addr,
 					  .length = (uint32_t)size,
-					  .lkey = sgp_chunk_lkey(chunks[i])};
+					  .lkey = chunks[i]->lkey};
 	return 0;
 }
 
@@ -281,55 +254,6 @@ int sgp_chunk_put(struct sgp_chunk *chunk)
 	return put_one_slowly(chunk);
 }
 
-static inline uint64_t state_of(const struct sgp_chunk *chunk)
-{
-	return __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
-}
-
-/* How many of chunks[0 .. n - 1], from the first one on, are sole references of the class with
- * slot. */
-static size_t count_alike(struct sgp_chunk *const chunks[], size_t n, uint64_t slot)
-{
-	size_t i;
-
-	for (i = 0; i + 4 <= n; i += 4) {
-		uint64_t differ = state_of(chunks[i]) ^ slot;
-
-		differ |= state_of(chunks[i + 1]) ^ slot;
-		differ |= state_of(chunks[i + 2]) ^ slot;
-		differ |= state_of(chunks[i + 3]) ^ slot;
-		if (differ)
-			break;
-	}
-	while (i < n && state_of(chunks[i]) == slot)
-		i++;
-	return i;
-}
-
-/*
- * As many of chunks[0 .. n - 1] as the thread's magazine takes at once: sole references to chunks
- * of one class. Returns how many.
- */
-static size_t mag_put_bulk(struct sgp_chunk *const chunks[], size_t n)
-{
-	uint64_t slot = chunks[0]->slot;
-	struct sgp_chunk **top, **ceil;
-	struct sgp_mag *mag;
-
-	n = count_alike(chunks, n, slot);
-	mag = sgp_thread.mags[slot];
-	top = sgp_mag_enter(mag);
-	ceil = __atomic_load_n(&mag->ceil, SGP_MAG_ORDER);
-	if (top >= ceil)
-		n = 0;
-	else if (n > (size_t)(ceil - top))
-		n = (size_t)(ceil - top);
-	if (n)
-		memcpy(top, chunks, n * sizeof top[0]);
-	sgp_mag_leave(mag, top + n);
-	return n;
-}
-
 /*
  * The same by the long way: references to chunks of one class, shared or not; or to one chunk that is
  * not a slab's. Returns how many.
@@ -358,7 +282,7 @@ static size_t put_some(struct sgp_chunk *const chunks[], size_t n)
 void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 {
 	while (n) {
-		size_t done = mag_put_bulk(chunks, n);
+		size_t done = sgp_put_bulk_shortly(chunks, n);
 
 		if (done == 0 && sgp_check_fork())
 			return;

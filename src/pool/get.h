@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ways of a chunk between the centre, the caches and its owners, as far as other files need
- * them. */
+/*
+ * The ways of a chunk between the centre, the caches and its owners, as far as other files need
+ * them: the short way of many at once is inline, for a room above that does little else around it.
+ */
 #ifndef SGP_GET_H
 #define SGP_GET_H
 
+#include <string.h>
+
 #include "pool/cache.h"
 
-#define SGP_GET_FLAGS (SGP_MAY_GROW | SGP_GET_RESERVED)
+#define SGP_GET_FLAGS   (SGP_MAY_GROW | SGP_GET_RESERVED)
+#define SGP_CHUNKS_MOST (SIZE_MAX / 16) /* so that a number of chunks can be in bytes, signed */
 
 /*
  * Drop one reference; true if it was the last. Whoever sees 0 is alone: the load acquires what the
@@ -21,6 +26,96 @@ static inline bool sgp_last_drop(struct sgp_chunk *chunk)
 	/* The other holder was faster: the count went below its resting value. */
 	__atomic_store_n(&chunk->refs, 0, __ATOMIC_RELAXED);
 	return true;
+}
+
+/* Copy n pointers: a message has few, and for these a call costs more than the copy. */
+static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *const *from, size_t n)
+{
+	struct sgp_chunk *const *end = from + n;
+
+	for (; end - from >= 4; to += 4, from += 4)
+		memcpy(to, from, 4 * sizeof *to);
+	while (from != end)
+		*to++ = *from++;
+}
+
+/* May a get with these flags be served by the thread's magazine, whatever its class is like? */
+static inline bool sgp_fast_flags(int flags)
+{
+	return (flags & ~SGP_MAY_GROW) == 0;
+}
+
+/* n chunks at once out of a magazine of the thread's own; false when it has fewer. */
+static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n)
+{
+	struct sgp_chunk **top = sgp_mag_enter(mag);
+	bool enough;
+
+	/* Signed: the floor of a closed magazine is above everything. */
+	enough = (intptr_t)top - (intptr_t)__atomic_load_n(&mag->floor, SGP_MAG_ORDER) >=
+		 (intptr_t)(n * sizeof top[0]);
+	if (enough) {
+		top -= n;
+		sgp_chunks_copy(chunks, top, n);
+	}
+	sgp_mag_leave(mag, top);
+	return enough;
+}
+
+/* sgp_pool_get_bulk() as far as the magazine of the thread's last get can serve it; else false. */
+static inline bool sgp_get_bulk_shortly(struct sgp_pool *pool, size_t size, int flags,
+					struct sgp_chunk *chunks[], size_t n)
+{
+	struct sgp_mag *mag = sgp_thread.last_get;
+
+	return SGP_LIKELY(sgp_fast_flags(flags)) && SGP_LIKELY(n <= SGP_CHUNKS_MOST) &&
+	       sgp_mag_serves(mag, pool, size) && SGP_LIKELY(sgp_mag_take_bulk(mag, chunks, n));
+}
+
+static inline uint64_t sgp_chunk_state(const struct sgp_chunk *chunk)
+{
+	return __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
+}
+
+/* How many of chunks[0 .. n - 1], from the first one on, are sole references of the class with
+ * slot. */
+static inline size_t sgp_count_alike(struct sgp_chunk *const chunks[], size_t n, uint64_t slot)
+{
+	size_t i;
+
+	for (i = 0; i + 4 <= n; i += 4) {
+		uint64_t differ = sgp_chunk_state(chunks[i]) ^ slot;
+
+		differ |= sgp_chunk_state(chunks[i + 1]) ^ slot;
+		differ |= sgp_chunk_state(chunks[i + 2]) ^ slot;
+		differ |= sgp_chunk_state(chunks[i + 3]) ^ slot;
+		if (differ)
+			break;
+	}
+	while (i < n && sgp_chunk_state(chunks[i]) == slot)
+		i++;
+	return i;
+}
+
+/*
+ * sgp_chunk_put_bulk() as far as the thread's magazine takes the chunks at once: sole references of one
+ * class, from the first one on. Returns how many. n is not 0.
+ */
+static inline size_t sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
+{
+	uint64_t slot = chunks[0]->slot;
+	struct sgp_chunk **top, **ceil;
+	struct sgp_mag *mag;
+
+	n = sgp_count_alike(chunks, n, slot);
+	mag = sgp_thread.mags[slot];
+	top = sgp_mag_enter(mag);
+	ceil = __atomic_load_n(&mag->ceil, SGP_MAG_ORDER);
+	if (!SGP_LIKELY(top + n <= ceil))
+		n = top < ceil ? (size_t)(ceil - top) : 0;
+	sgp_chunks_copy(top, chunks, n);
+	sgp_mag_leave(mag, top + n);
+	return n;
 }
 
 #endif

@@ -12,7 +12,6 @@
 #include <semaphore.h>
 
 #include "pool/centre.h"
-#include "pool/registrar.h"
 
 #define SGP_OCTAVES 64
 

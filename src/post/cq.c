@@ -21,6 +21,9 @@
 #include "pool/thread.h"
 #include "post/ep.h"
 
+/* How long a wait sleeps at most while a receive is to be posted again. */
+#define RETRY_MS 10
+
 /* ---- the inbox ---- */
 
 void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot)
@@ -77,18 +80,12 @@ void sgp_cq_renew_locked(struct sgp_cq *cq, struct sgp_ep *ep)
 	ep->recv.wr_base = ep->send.wr_base | SGP_WR_RECV;
 }
 
-int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
+int sgp_cq_reserve_locked(struct sgp_cq *cq, unsigned int room)
 {
-	struct sgp_place *place;
-	unsigned int i, entries;
-	int ret = -1;
+	unsigned int entries = cq->reserved + room;
 
-	sgp_lock(&cq->lock);
-	if (cq->failed) {
-		sgp_set_error(EIO, "the completion queue has failed: make another one");
-		goto out;
-	}
-	entries = cq->reserved + room;
+	if (cq->failed)
+		return sgp_fail(EIO, "the completion queue has failed: make another one");
 	if (entries > (unsigned int)cq->cq->cqe) {
 		int err;
 
@@ -96,22 +93,32 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 		err = sgp_provider_errno(ibv_resize_cq(cq->cq, (int)entries));
 		if (!err && entries > (unsigned int)cq->cq->cqe)
 			err = ENOSPC;
-		if (err) {
-			sgp_set_error(
+		if (err)
+			return sgp_fail(
 				err,
 				"the completion queue has %d entries, %u are taken and %u more "
 				"needed, and the device cannot resize it: create it with more",
 				cq->cq->cqe, cq->reserved, room);
-			goto out;
-		}
 	}
+	cq->reserved = entries;
+	return 0;
+}
+
+int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
+{
+	struct sgp_place *place;
+	unsigned int i;
+
+	sgp_lock(&cq->lock);
+	if (sgp_cq_reserve_locked(cq, room))
+		goto out;
 	for (i = 0; i < cq->nplaces; i++)
 		if (!cq->place[i].ep && !cq->place[i].awaits_empty)
 			break;
 	if (i == SGP_MAX_ENDPOINTS) {
 		sgp_set_error(ENOSPC, "a completion queue serves at most %d endpoints",
 			      SGP_MAX_ENDPOINTS);
-		goto out;
+		goto no_place;
 	}
 	if (i == cq->nplaces) {
 		unsigned int n = cq->nplaces ? 2 * cq->nplaces : 8;
@@ -119,7 +126,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 
 		if (!grown) {
 			sgp_set_error(ENOMEM, "no memory for %u endpoints", n);
-			goto out;
+			goto no_place;
 		}
 		memset(grown + cq->nplaces, 0, (n - cq->nplaces) * sizeof *grown);
 		cq->place = grown;
@@ -128,14 +135,17 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 	place = &cq->place[i];
 	place->ep = ep;
 	place->room = room;
-	cq->reserved = entries;
 	cq->neps++;
 	ep->index = i;
 	sgp_cq_renew_locked(cq, ep);
-	ret = 0;
+	sgp_unlock(&cq->lock);
+	return 0;
+
+no_place:
+	cq->reserved -= room;
 out:
 	sgp_unlock(&cq->lock);
-	return ret;
+	return -1;
 }
 
 void sgp_cq_await_empty_locked(struct sgp_cq *cq, struct sgp_ep *ep)
@@ -256,6 +266,7 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 	close_wakeups(cq);
 	sgp_lock_destroy(&cq->inbox_lock);
 	sgp_lock_destroy(&cq->lock);
+	sgp_cq_free_seats_locked(cq);
 	free(cq->place);
 	free(cq);
 	return 0;
@@ -328,7 +339,7 @@ int sgp_cq_arm(struct sgp_cq *cq)
 	errno = 0;
 	err = sgp_provider_errno(ibv_req_notify_cq(cq->cq, 0));
 	sgp_lock(&cq->inbox_lock);
-	more = cq->pending || cq->untaken;
+	more = cq->pending || cq->untaken || atomic_load(&cq->served);
 	sgp_unlock(&cq->inbox_lock);
 	if (more)
 		sgp_cq_wake(cq);
@@ -342,6 +353,18 @@ static int64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* Whether the device has refused receives that are to be posted again: no event will tell when it
+ * would take them. */
+static bool owes_receives(struct sgp_cq *cq)
+{
+	bool owes;
+
+	sgp_lock(&cq->lock);
+	owes = cq->listed;
+	sgp_unlock(&cq->lock);
+	return owes;
 }
 
 int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms)
@@ -366,6 +389,8 @@ int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms)
 		left = timeout_ms < 0 ? -1 : end - now_ms();
 		if (timeout_ms >= 0 && left <= 0)
 			return 0;
+		if (owes_receives(cq) && (left < 0 || left > RETRY_MS))
+			left = RETRY_MS;
 		pfd.fd = cq->epoll_fd;
 		if (poll(&pfd, 1, (int)left) < 0)
 			return sgp_fail(errno, "waiting for a completion: %s", strerror(errno));

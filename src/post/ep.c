@@ -17,7 +17,10 @@
 #include "pool/errmsg.h"
 #include "pool/mode.h"
 #include "pool/served.h"
+#include "post/datagram.h"
 #include "post/plan.h"
+#include "post/refill.h"
+#include "post/srq.h"
 
 /* ---- making one ---- */
 
@@ -31,7 +34,8 @@ static int check_attr(const struct rdma_cm_id *id, const struct sgp_ep_attr *att
 	const struct ibv_qp_cap *cap;
 
 	if (!attr || attr->comp_mask || attr->flags || !attr->cq || !attr->pd ||
-	    attr->max_chunk < 0 || attr->max_chunk > UINT16_MAX)
+	    attr->max_chunk < 0 || attr->max_chunk > UINT16_MAX || attr->num_recv < 0 ||
+	    (attr->num_recv && (!attr->recv || attr->srq)))
 		return sgp_fail(EINVAL,
 				"endpoint: a completion queue, a protection domain and known "
 				"flags are needed");
@@ -43,7 +47,7 @@ static int check_attr(const struct rdma_cm_id *id, const struct sgp_ep_attr *att
 	if (attr->pd->context != attr->cq->cq->context || (id && id->verbs != attr->pd->context))
 		return sgp_fail(EINVAL, "endpoint: identifier, completion queue and protection "
 					"domain are of different devices");
-	if (!cap->max_send_wr || !cap->max_recv_wr)
+	if (!cap->max_send_wr || (!cap->max_recv_wr && !attr->srq))
 		return sgp_fail(EINVAL, "endpoint: both depths must be above 0");
 	if (cap->max_send_wr > SGP_MAX_DEPTH || cap->max_recv_wr > SGP_MAX_DEPTH)
 		return sgp_fail(E2BIG, "endpoint: a queue of at most %d is possible",
@@ -98,9 +102,11 @@ static int make_sides(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
 {
 	const struct ibv_qp_cap *cap = &attr->cap;
 	int send_sge = (int)sge_or_one(cap->max_send_sge);
-	int recv_sge = (int)sge_or_one(cap->max_recv_sge);
+	/* Lists of a shared receive queue come out of this completion queue too. */
+	int recv_sge = attr->srq ? attr->srq->side.max_sge : (int)sge_or_one(cap->max_recv_sge);
 	int most = send_sge > recv_sge ? send_sge : recv_sge;
 	int max_chunk = attr->max_chunk ? attr->max_chunk : most;
+	uint32_t recv_depth = attr->srq ? 0 : cap->max_recv_wr;
 	bool unlocked = attr->cq->single_threaded;
 
 	if (recv_sge > attr->cq->max_sge || max_chunk > attr->cq->max_chunk)
@@ -111,7 +117,7 @@ static int make_sides(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
 			recv_sge, max_chunk, attr->cq->max_sge, attr->cq->max_chunk);
 	if (sgp_side_init(&ep->send, cap->max_send_wr, send_sge, max_chunk, unlocked))
 		return -1;
-	if (sgp_side_init(&ep->recv, cap->max_recv_wr, recv_sge, max_chunk, unlocked)) {
+	if (sgp_side_init(&ep->recv, recv_depth, recv_sge, max_chunk, unlocked)) {
 		sgp_side_fini(&ep->send);
 		return -1;
 	}
@@ -151,6 +157,7 @@ static int make_qp(struct sgp_ep *ep, struct rdma_cm_id *id, const struct sgp_ep
 			.recv_cq = ep->cq->cq,
 			.cap = attr->cap,
 			.qp_type = ep->type,
+			.srq = attr->srq ? attr->srq->srq : NULL,
 		};
 		init.cap.max_send_sge = sge_or_one(attr->cap.max_send_sge);
 		init.cap.max_recv_sge = sge_or_one(attr->cap.max_recv_sge);
@@ -197,6 +204,55 @@ static int destroy_qp(struct sgp_ep *ep)
 	return 0;
 }
 
+/* What is to come of its receives: posted by the caller, kept full, or shared. */
+static int make_receives(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
+{
+	size_t first = ep->type == IBV_QPT_UD ? SGP_GRH : 0;
+
+	ep->in = &ep->recv;
+	if (attr->srq)
+		return sgp_srq_join(attr->srq, ep);
+	if (!attr->num_recv)
+		return 0;
+	ep->refill = sgp_refill_make(&ep->recv, attr->recv, attr->num_recv, ep->recv.max_sge,
+				     ep->pd_index, first);
+	if (!ep->refill)
+		return -1;
+	ep->refill->ep = ep;
+	ep->refill->context = attr->recv_context;
+	ep->own_seat = (struct sgp_seat){.cq = ep->cq, .refill = ep->refill};
+	ep->seat = &ep->own_seat;
+	return 0;
+}
+
+/* The queue pair is gone before it was used: its receives go back. */
+static void abandon_receives(struct sgp_ep *ep)
+{
+	struct sgp_side *side = &ep->recv;
+
+	sgp_refill_stop(ep->refill);
+	for (; side->tail != side->head; side->tail++) {
+		const struct sgp_slot *slot = sgp_side_slot(side, side->tail);
+
+		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+	}
+}
+
+static void end_receives(struct sgp_ep *ep)
+{
+	int err = errno;
+
+	if (ep->srq)
+		sgp_srq_leave(ep);
+	if (ep->refill) {
+		sgp_lock(&ep->cq->lock);
+		sgp_seat_forget_locked(ep->cq, &ep->own_seat);
+		sgp_unlock(&ep->cq->lock);
+		sgp_refill_free(ep->refill);
+	}
+	errno = err;
+}
+
 static void free_ep(struct sgp_ep *ep)
 {
 	free(ep->inlined);
@@ -221,22 +277,29 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 	ep->pd_index = sgp_pd_acquire(attr->pd);
 	if (ep->pd_index < 0)
 		goto no_pd;
-	ep->pd_bit = ep->send.pd_bit = ep->recv.pd_bit = sgp_pd_bit(ep->pd_index);
+	if (make_receives(ep, attr))
+		goto no_receives;
 	if (sgp_cq_attach(ep->cq, ep, ep->send.depth + ep->recv.depth))
 		goto no_place;
 	if (make_qp(ep, id, attr))
 		goto no_qp;
-	if (make_gathering(ep))
+	if (make_gathering(ep) || (ep->refill && id && sgp_refill_now(ep->refill)))
 		goto no_gathering;
+	if (ep->srq)
+		sgp_srq_qp_made(ep);
 	return ep;
 
 no_gathering:
 	err = errno;
 	destroy_qp(ep);
+	if (ep->refill)
+		abandon_receives(ep);
 	errno = err;
 no_qp:
 	sgp_cq_detach(ep->cq, ep);
 no_place:
+	end_receives(ep);
+no_receives:
 	sgp_pd_release(ep->pd_index);
 no_pd:
 	sgp_side_fini(&ep->recv);
@@ -251,6 +314,23 @@ no_sides:
 struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep)
 {
 	return ep ? ep->qp : NULL;
+}
+
+static void count_refills(const struct sgp_refill *r, struct sgp_ep_stats *stats)
+{
+	stats->recvs = stats->refilled = r->posted;
+	stats->refills = r->chains;
+	stats->recv_dry = r->dry;
+	stats->recv_by_put = r->by_put;
+	stats->recv_refused = r->refused;
+}
+
+int sgp_ep_refill(struct sgp_ep *ep)
+{
+	if (!ep || !ep->refill || !ep->qp)
+		return sgp_fail(EINVAL, "refill: an open endpoint with receives of its own is "
+					"needed");
+	return sgp_refill_now(ep->refill);
 }
 
 int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
@@ -269,6 +349,8 @@ int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
 	stats->quarantined = sgp_ep_quarantined_locked(ep);
 	sgp_lock(&ep->recv.lock);
 	stats->recvs = ep->recvs;
+	if (ep->refill)
+		count_refills(ep->refill, stats);
 	sgp_unlock(&ep->recv.lock);
 	sgp_unlock(&ep->cq->lock);
 	return 0;
@@ -294,6 +376,10 @@ int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
 	sgp_unlock(&ep->recv.lock);
 	info->send_posted = (int)ep->send.depth - info->send_room;
 	info->recv_posted = (int)ep->recv.depth - info->recv_room;
+	if (ep->refill) {
+		info->recv_missing = info->recv_room;
+		info->recv_room = 0; /* the library's */
+	}
 	return 0;
 }
 
@@ -381,16 +467,24 @@ int sgp_ep_close(struct sgp_ep *ep, int timeout_ms)
 		return 0;
 	cq = ep->cq;
 	sgp_ep_stop_posts(ep);
+	if (ep->refill)
+		sgp_refill_stop(ep->refill);
 	/* A provider that refuses it flushes nothing; the time limit serves for that as well. */
 	(void)ibv_modify_qp(ep->qp, &to_error, IBV_QP_STATE);
 	drain(ep, timeout_ms);
 
 	sgp_served_hold();
 	sgp_lock(&cq->lock);
+	if (ep->srq) /* what is lost with the queue pair stays lost (law 2.9) */
+		sgp_cq_keep_all_locked(cq);
 	err = destroy_qp(ep);
 	ep->stuck = err;
 	if (!err) {
-		sgp_cq_flush_locked(cq, ep);
+		if (ep->srq) {
+			sgp_cq_keep_all_locked(cq);
+			sgp_srq_qp_gone_locked(ep);
+		}
+		sgp_cq_flush_locked(cq, ep, true);
 		sgp_cq_await_empty_locked(cq, ep);
 	} else if (cq->pending) {
 		sgp_cq_wake(cq);
@@ -420,6 +514,7 @@ int sgp_ep_destroy(struct sgp_ep *ep)
 		return sgp_fail(EBUSY, ep->qp ? "the endpoint is not closed"
 					      : "the endpoint has completions to poll first, or "
 						"windows to destroy");
+	end_receives(ep);
 	sgp_cq_detach(ep->cq, ep);
 	sgp_pd_release(ep->pd_index);
 	sgp_side_fini(&ep->recv);

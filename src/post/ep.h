@@ -21,13 +21,36 @@
 
 #include "post/queue.h"
 
+#define SGP_QPN_BUCKETS 256 /* by a queue pair's number */
+
+struct sgp_refill;
+
+/* What a completion queue knows of a receive queue that is kept full: see refill.h. */
+struct sgp_seat {
+	struct sgp_cq *cq;
+	struct sgp_refill *refill; /* NULL: the caller posts */
+
+	/* Under the cq's lock. */
+	struct sgp_seat *next_listed; /* receives of it were handed out */
+	bool listed;
+	/* A shared receive queue's. */
+	struct sgp_srq *srq; /* NULL: it is left, and its room awaits an empty poll */
+	struct sgp_seat *next_on_cq;
+	unsigned int users, room;
+
+	struct sgp_seat *next_of_srq; /* under the srq's seats_lock */
+
+	/* From any thread. */
+	struct sgp_seat *next_served;
+	_Atomic bool served;
+};
+
 struct sgp_ep {
 	struct sgp_cq *cq;
 	struct rdma_cm_id *id; /* NULL: a plain queue pair */
 	struct ibv_qp *qp;     /* NULL once destroyed */
 	uint32_t index;        /* place in the cq's table */
 	int pd_index;
-	uint64_t pd_bit; /* sgp_pd_bit() of it */
 	enum ibv_qp_type type;
 	bool iwarp;
 	bool sig_all;
@@ -52,6 +75,17 @@ struct sgp_ep {
 	struct sgp_ep_stats stats;
 
 	uint64_t recvs; /* under the receive side's lock */
+
+	/* Receives: the caller's into recv, the library's into recv, or a shared queue's. */
+	struct sgp_side *in;       /* where they complete */
+	struct sgp_refill *refill; /* its own, or NULL */
+	struct sgp_seat own_seat;  /* with refill */
+	struct sgp_seat *seat;     /* own_seat, the shared queue's, or NULL */
+	struct sgp_srq *srq;
+	uint32_t qpn;
+	struct sgp_ep *next_qpn;   /* of those with the same place in by_qpn; under the cq's lock */
+	struct sgp_ep *next_on_srq; /* under the srq's lock */
+	uint64_t joined_at;        /* newest_done of the srq then; likewise */
 
 	/* Under the cq's lock. */
 	unsigned int pending; /* slots in the cq's pending list */
@@ -87,6 +121,11 @@ struct sgp_cq {
 	bool failed;              /* overrun: no completion comes any more */
 	struct sgp_slot *pending, **pending_end;
 	uint64_t stale; /* completions that named no posted slot */
+	struct sgp_seat *listed; /* to be refilled before the poll returns */
+	struct sgp_seat *seats;  /* of shared receive queues */
+	unsigned int nleft;      /* of these, left and awaiting an empty poll */
+	struct sgp_ep *by_qpn[SGP_QPN_BUCKETS]; /* with a shared receive queue */
+	_Atomic(struct sgp_seat *) served;      /* a put had chunks for them */
 
 	struct sgp_lock inbox_lock;
 	struct sgp_slot *untaken, **untaken_end;
@@ -124,10 +163,10 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc);
 bool sgp_cq_keep_all_locked(struct sgp_cq *cq);
 
 /*
- * The device is finished with the endpoint's queue pair: what is still posted joins the pending
- * list as flushed. The lock is held.
+ * The device is finished with what the endpoint's queue pair had: what is still posted joins the
+ * pending list as flushed, receives as well if they are not to be posted again. The lock is held.
  */
-void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep);
+void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep, bool receives);
 
 /* The queue pair is gone: its room comes back with the next empty poll. The lock is held. */
 void sgp_cq_await_empty_locked(struct sgp_cq *cq, struct sgp_ep *ep);
@@ -152,6 +191,34 @@ static inline bool sgp_group_has_ended(const struct sgp_slot *leader)
 
 /* See to the endpoints in the inbox: submit, retire tails. The lock is held. */
 void sgp_cq_attend_locked(struct sgp_cq *cq);
+
+/*
+ * Promise room entries more, resizing the device's queue if it must. Returns 0; -1 with ENOSPC or the
+ * errno of ibv_resize_cq(3), nothing changed. The lock is held.
+ */
+int sgp_cq_reserve_locked(struct sgp_cq *cq, unsigned int room);
+
+/* Receives of the seat were handed out: refill it before the poll returns. The lock is held. */
+static inline void sgp_seat_list_locked(struct sgp_cq *cq, struct sgp_seat *seat)
+{
+	if (seat->listed || !seat->refill)
+		return;
+	seat->listed = true;
+	seat->next_listed = cq->listed;
+	cq->listed = seat;
+}
+
+/* There are chunks for the seat: the next poll is to see to it. From any thread. */
+void sgp_seat_rouse(struct sgp_seat *seat);
+
+/* Refill all that are listed or served; errno is left alone. The lock is held. */
+void sgp_cq_refill_locked(struct sgp_cq *cq);
+
+/* Free the seats that are left: the device's queue was seen empty. The lock is held. */
+void sgp_cq_free_seats_locked(struct sgp_cq *cq);
+
+/* The seat goes. Nobody rouses it any more. The lock is held. */
+void sgp_seat_forget_locked(struct sgp_cq *cq, struct sgp_seat *seat);
 
 /* Make sgp_cq_fd() readable. */
 void sgp_cq_wake(struct sgp_cq *cq);

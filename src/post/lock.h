@@ -2,7 +2,8 @@
 /*
  * A mutex that a single-threaded owner leaves out.
  *
- * Order, where two are held: a completion queue's, then an endpoint side's.
+ * Order, where two are held: a completion queue's, then an endpoint side's or a shared receive
+ * queue's.
  */
 #ifndef SGP_LOCK_H
 #define SGP_LOCK_H
@@ -30,6 +31,12 @@ static inline void sgp_lock(struct sgp_lock *l)
 {
 	if (!l->off)
 		pthread_mutex_lock(&l->mutex);
+}
+
+/* Whether it was free and is the caller's now; never where the caller serialises. */
+static inline bool sgp_trylock(struct sgp_lock *l)
+{
+	return !l->off && !pthread_mutex_trylock(&l->mutex);
 }
 
 static inline void sgp_unlock(struct sgp_lock *l)

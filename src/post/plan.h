@@ -31,8 +31,8 @@ struct sgp_plan {
 	bool own_signal; /* never left to a later completion */
 };
 
-/* What both sides refuse, and the list's keys made the endpoint's: 0; -1 with ESHUTDOWN or EXDEV. */
-int sgp_check_list(const struct sgp_ep *ep, struct sgp_sgl *sgl);
+/* What both sides refuse: 0; -1 with ESHUTDOWN or EXDEV. */
+int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl);
 
 /* Whether the queue pair may send: 0; -1 with ENOTCONN, ESHUTDOWN, or the errno of ibv_query_qp(3).
  */
@@ -62,12 +62,10 @@ int sgp_begin(struct sgp_ep *ep, uint32_t parts);
 void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_send_wr *wr,
 		     unsigned int send_flags);
 
-/* The slot at head, filled in but for holds and SGEs. */
-static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode,
-					     uint8_t flags)
+/* Fill a free slot in, but for holds and SGEs. */
+static inline void sgp_init_slot(struct sgp_slot *slot, void *context, uint8_t opcode,
+				 uint8_t flags)
 {
-	struct sgp_slot *slot = sgp_side_slot(side, side->head);
-
 	slot->context = context;
 	slot->parts = 1;
 	slot->to_lead = 0;
@@ -75,6 +73,15 @@ static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *contex
 	slot->opcode = opcode;
 	slot->ended = false;
 	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
+}
+
+/* The slot at head, filled in so. */
+static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *context, uint8_t opcode,
+					     uint8_t flags)
+{
+	struct sgp_slot *slot = sgp_side_slot(side, side->head);
+
+	sgp_init_slot(slot, context, opcode, flags);
 	return slot;
 }
 

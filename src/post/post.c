@@ -10,6 +10,7 @@
 #include "pool/mode.h"
 #include "pool/probe.h"
 #include "pool/served.h"
+#include "post/datagram.h"
 #include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
@@ -182,6 +183,12 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 		return -1;
 	if (!ep || !sgl || !sgl->num_sge || sgl->flags & SGP_SGL_FOREIGN)
 		return sgp_fail(EINVAL, "receive: an endpoint and a list of chunks are needed");
+	if (ep->seat || ep->srq)
+		return sgp_fail(EINVAL, "receive: the endpoint's receives are posted by the "
+					"library, or the shared receive queue's");
+	if (ep->type == IBV_QPT_UD && sgl->sge[0].length < SGP_GRH)
+		return sgp_fail(EINVAL, "receive: a datagram's first slice needs %d bytes for the "
+					"header before it", SGP_GRH);
 	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
 		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	side = &ep->recv;

@@ -62,6 +62,7 @@ enum sgp_slot_flags {
 	SGP_SLOT_WINDOW = 1 << 4,    /* a bind or an invalidation of slot->window */
 	SGP_SLOT_UNTAKEN = 1 << 5,   /* the device does not have it: no completion retires it */
 	SGP_SLOT_CANCELLED = 1 << 6, /* of a leader: cancel.c; its end is not told */
+	SGP_SLOT_SHARED = 1 << 7,    /* a shared receive queue's */
 };
 
 /* What went wrong with a part. */
@@ -69,6 +70,13 @@ struct sgp_failure {
 	enum ibv_wc_status status;
 	int error;
 	uint32_t vendor_err;
+};
+
+/* Where a datagram came from, as in ibv_wc. */
+struct sgp_origin {
+	uint32_t src_qp;
+	uint16_t slid, pkey_index;
+	uint8_t sl, dlid_path_bits;
 };
 
 /* What is used each time comes first: a cache line. */
@@ -89,12 +97,18 @@ struct sgp_slot {
 	struct ibv_sge *sge;       /* [max_sge] */
 	struct sgp_slot *next;     /* in the pending list */
 	struct sgp_slot *untaken;  /* next in the inbox, where a cancelled one may be besides */
-	struct sgp_window *window; /* with SGP_SLOT_WINDOW */
+	union {
+		struct sgp_window *window; /* with SGP_SLOT_WINDOW */
+		struct sgp_ep *ep;         /* with SGP_SLOT_SHARED: whose queue pair took it */
+	};
 	uint64_t pds;              /* with HANDOVER: the list's, as they were */
 	uint32_t access;
 	uint16_t left; /* of a group's leader: slots that have not ended; the poller's */
 	bool to_tell;  /* cancelled, and in the pending list for that; the poller's */
-	struct sgp_failure failed; /* of a group's leader: the first one; the poller's */
+	union {
+		struct sgp_failure failed; /* of a group's leader: the first one; the poller's */
+		struct sgp_origin from;    /* of a datagram; the poller's */
+	};
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct sgp_slot) == 128, "two cache lines");
@@ -102,7 +116,6 @@ _Static_assert(sizeof(struct sgp_slot) == 128, "two cache lines");
 struct sgp_side {
 	struct sgp_lock lock;
 	uint64_t wr_base; /* side, generation, endpoint */
-	uint64_t pd_bit;  /* sgp_pd_bit() of its domain: whose keys its lists have */
 	uint32_t depth;   /* that the device was asked for; never more is posted */
 	uint32_t mask;    /* ring - 1 */
 	uint32_t head, tail;

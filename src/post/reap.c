@@ -8,8 +8,10 @@
 
 #include "pool/errmsg.h"
 #include "pool/probe.h"
+#include "post/datagram.h"
 #include "post/ep.h"
 #include "post/sgl.h"
+#include "post/srq.h"
 #include "post/window.h"
 
 #define BATCH 32 /* completions asked of the device at a time */
@@ -31,6 +33,11 @@ static struct sgp_ep *ep_of(const struct sgp_cq *cq, uint64_t wr_id)
 static struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
 {
 	return wr_id & SGP_WR_RECV ? &ep->recv : &ep->send;
+}
+
+static struct sgp_side *side_of_leader(struct sgp_ep *ep, const struct sgp_slot *leader)
+{
+	return leader->opcode & IBV_WC_RECV ? ep->in : &ep->send;
 }
 
 static uint32_t seq_of(const struct sgp_slot *slot)
@@ -159,7 +166,6 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 		sgl->num_sge += slot->num_sge - cut;
 	}
 	sgl->pds = leader->pds;
-	sgl->keys = side->pd_bit;
 	sgl->access = leader->access;
 }
 
@@ -178,6 +184,8 @@ static inline void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
 	wc->byte_len = 0;
 	wc->imm_data = 0;
 	wc->wc_flags = 0;
+	wc->src_qp = 0;
+	wc->grh = NULL;
 	ep->completions++;
 	if (done->status != IBV_WC_SUCCESS) {
 		ep->errors++;
@@ -201,7 +209,7 @@ static void deliver_cancelled(struct sgp_ep *ep, struct sgp_slot *leader, struct
 static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
 {
 	const struct sgp_done *done = &leader->done;
-	struct sgp_side *side = leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send;
+	struct sgp_side *side = side_of_leader(ep, leader);
 
 	fill_wc(ep, leader, done, wc);
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
@@ -216,10 +224,18 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 		/* A WRITE's bytes are elsewhere: its receive only carried the immediate. */
 		if (wc->opcode == IBV_WC_RECV)
 			sgp_sgl_cut(&wc->sgl, done->byte_len);
+		if (ep->type == IBV_QPT_UD)
+			sgp_fill_datagram(leader, wc);
 	} else if (done->status == IBV_WC_SUCCESS) {
 		wc->byte_len = wc->sgl.length;
 	}
-	free_group(side, leader); /* the poster may fill it again now */
+	/* The poster may fill it again now. */
+	if (leader->flags & SGP_SLOT_SHARED)
+		sgp_srq_free_locked(ep->srq, leader);
+	else
+		free_group(side, leader);
+	if (ep->seat && wc->opcode & IBV_WC_RECV)
+		sgp_seat_list_locked(ep->cq, ep->seat);
 }
 
 /* ---- the pending list ---- */
@@ -237,7 +253,7 @@ static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
 	if (is_owed(leader))
 		sgp_cq_tell_locked(cq, ep, leader);
 	else
-		drop_group(leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send, leader);
+		drop_group(side_of_leader(ep, leader), leader);
 }
 
 /* A slot that no completion ends. */
@@ -280,21 +296,34 @@ static void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t seq)
 		side->reaped++;
 }
 
+/* The slot of an endpoint's own queues that a completion names, if it is to end. */
+static inline struct sgp_slot *find(struct sgp_cq *cq, uint64_t wr_id, struct sgp_ep **which)
+{
+	struct sgp_ep *ep = ep_of(cq, wr_id);
+	struct sgp_slot *slot = ep ? sgp_side_find(side_of(ep, wr_id), wr_id) : NULL;
+
+	*which = ep;
+	return slot && !slot->ended ? slot : NULL;
+}
+
 /*
  * The group that a completion ends, if it ends one: its leader, and the endpoint. Only wr_id,
  * status and vendor_err are read of a failed one (law 2.11); the direction is in wr_id.
  */
 static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_ep **which)
 {
-	struct sgp_ep *ep = ep_of(cq, raw->wr_id);
-	struct sgp_side *side = ep ? side_of(ep, raw->wr_id) : NULL;
-	struct sgp_slot *slot = side ? sgp_side_find(side, raw->wr_id) : NULL;
+	struct sgp_ep *ep = NULL;
+	struct sgp_slot *slot;
+	struct sgp_side *side;
 	struct sgp_done *done;
 
-	if (!slot || slot->ended) {
+	slot = sgp_wr_is_shared(raw->wr_id) ? sgp_srq_claim_locked(cq, raw->wr_id, raw->qp_num, &ep)
+					    : find(cq, raw->wr_id, &ep);
+	if (!slot) {
 		cq->stale++;
 		return NULL;
 	}
+	side = raw->wr_id & SGP_WR_RECV ? ep->in : &ep->send;
 	done = &slot->done;
 	done->status = raw->status;
 	done->error = atomic_load_explicit(&slot->error, memory_order_relaxed);
@@ -315,6 +344,8 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 			done->wc_flags ^= IBV_WC_IP_CSUM_OK | IBV_WC_WITH_INV;
 		if (done->wc_flags & IBV_WC_WITH_INV)
 			sgp_window_invalidated_locked(ep, raw->invalidated_rkey);
+		if (ep->type == IBV_QPT_UD)
+			sgp_note_origin(slot, raw);
 		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed))
@@ -359,8 +390,10 @@ static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		take_untaken(cq);
 	while (got < n && cq->pending) {
 		struct sgp_slot *leader = cq->pending;
-		struct sgp_ep *ep =
-			ep_of(cq, atomic_load_explicit(&leader->tag, memory_order_relaxed));
+		struct sgp_ep *ep = leader->flags & SGP_SLOT_SHARED
+					    ? leader->ep
+					    : ep_of(cq, atomic_load_explicit(&leader->tag,
+									     memory_order_relaxed));
 
 		cq->pending = leader->next;
 		if (!cq->pending)
@@ -390,11 +423,12 @@ static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
 	sgp_unlock(&side->lock);
 }
 
-void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep)
+void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep, bool receives)
 {
 	take_untaken(cq);
 	flush_side(cq, ep, &ep->send);
-	flush_side(cq, ep, &ep->recv);
+	if (receives)
+		flush_side(cq, ep, &ep->recv);
 	if (cq->pending)
 		sgp_cq_wake(cq);
 }
@@ -417,6 +451,8 @@ static void seen_empty(struct sgp_cq *cq)
 		place->awaits_empty = false;
 		cq->nawaiting--;
 	}
+	if (cq->nleft)
+		sgp_cq_free_seats_locked(cq);
 }
 
 bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
@@ -463,7 +499,7 @@ void sgp_cq_attend_locked(struct sgp_cq *cq)
 	}
 }
 
-int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
+static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 {
 	struct ibv_wc raw[BATCH];
 	int got = take_pending(cq, n, wc);
@@ -483,8 +519,7 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 			if (is_owed(leader))
 				deliver(ep, leader, &wc[got++]);
 			else
-				drop_group(leader->opcode & IBV_WC_RECV ? &ep->recv : &ep->send,
-					   leader);
+				drop_group(side_of_leader(ep, leader), leader);
 		}
 		if (k < want) {
 			seen_empty(cq);
@@ -505,5 +540,15 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 	cq->empty_polls = cq->full_polls = 0;
 	if (atomic_load_explicit(&cq->inbox, memory_order_relaxed))
 		sgp_cq_attend_locked(cq);
+	return got;
+}
+
+int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
+{
+	int got = reap(cq, n, wc);
+
+	/* Whatever became of the batch: what it took of the receives is replaced (case 43). */
+	if (cq->listed || atomic_load_explicit(&cq->served, memory_order_relaxed))
+		sgp_cq_refill_locked(cq);
 	return got;
 }

@@ -14,6 +14,7 @@
 #include "pool/errmsg.h"
 #include "pool/served.h"
 #include "post/ep.h"
+#include "post/refill.h"
 
 /* What the queue pair's INIT was made of, to be given again. */
 static int query(struct sgp_ep *ep, struct ibv_qp_attr *attr, int *mask)
@@ -58,13 +59,26 @@ static int to_reset(struct sgp_ep *ep, struct ibv_qp_attr *attr)
 	err = modify(ep, attr, IBV_QPS_RESET, IBV_QP_STATE);
 	if (!err) {
 		sgp_cq_keep_all_locked(cq);
-		sgp_cq_flush_locked(cq, ep);
+		sgp_cq_flush_locked(cq, ep, !ep->refill);
 		renew_locked(ep);
 	} else if (cq->pending) {
 		sgp_cq_wake(cq);
 	}
 	sgp_unlock(&cq->lock);
 	sgp_served_release();
+	return err;
+}
+
+/* The receives that the library keeps posted are still in their slots (case 51b). */
+static int receive_again(struct sgp_ep *ep)
+{
+	int err;
+
+	sgp_lock(&ep->cq->lock);
+	sgp_lock(&ep->recv.lock);
+	err = sgp_recv_again_locked(ep);
+	sgp_unlock(&ep->recv.lock);
+	sgp_unlock(&ep->cq->lock);
 	return err;
 }
 
@@ -83,9 +97,13 @@ int sgp_ep_reset(struct sgp_ep *ep)
 	err = to_reset(ep, &attr);
 	if (!err && was_made)
 		err = modify(ep, &attr, IBV_QPS_INIT, mask);
+	if (!err && was_made && ep->refill)
+		err = receive_again(ep);
 	if (err)
 		return sgp_fail(err, "the queue pair cannot be reset: %s", strerror(err));
 	atomic_store(&ep->connected, false);
 	atomic_store(&ep->stopped, false);
+	if (was_made && ep->refill)
+		(void)sgp_refill_now(ep->refill); /* what was missing; else the polls go on */
 	return 0;
 }

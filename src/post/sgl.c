@@ -10,6 +10,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/get.h"
 #include "post/sgl.h"
 
 void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge, struct sgp_chunk **chunk,
@@ -70,7 +71,6 @@ static inline void account(struct sgp_sgl *sgl, const struct sgp_chunk *chunk, s
 	sgl->num_chunk++;
 	sgl->length += length;
 	sgl->pds &= sgp_chunk_pds(chunk);
-	sgl->keys &= sgp_chunk_home(chunk);
 	sgl->access &= sgp_chunk_access(chunk);
 }
 
@@ -153,30 +153,31 @@ static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
  * there is room for each to be one of its own and the list is empty. (Chunks of one pool are on the
  * same protection domains.)
  */
-static void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
+static inline void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
 {
+	struct sgp_chunk *const *at = sgl->chunk, *const *last = at + n;
 	struct ibv_sge *sge = sgl->sge;
 	const struct sgp_owner *owner = NULL;
 	uint64_t end = 0; /* of the last SGE's memory */
 
-	for (int i = 0; i < n; i++) {
-		const struct sgp_chunk *chunk = sgl->chunk[i];
+	for (; at != last; at++) {
+		const struct sgp_chunk *chunk = *at;
 		uint64_t addr = (uintptr_t)chunk->addr;
 
-		if (addr == end && chunk->owner == owner &&
-		    (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH) {
-			sge[-1].length += size;
-		} else {
-			if (chunk->owner != owner) {
-				owner = chunk->owner;
-				sgl->pds &= sgp_chunk_pds(chunk);
-				sgl->keys &= sgp_chunk_home(chunk);
-				sgl->access &= sgp_chunk_access(chunk);
-			}
+		if (!SGP_LIKELY(chunk->owner == owner)) {
+			owner = chunk->owner;
+			sgl->pds &= owner->region.pds;
+			sgl->access &= owner->region.access;
+			end = 0; /* another registration: not joined */
+		}
+		if (SGP_LIKELY(addr != end) ||
+		    (uint64_t)sge[-1].length + size > SGP_MAX_SGE_LENGTH) {
 			sge->addr = addr;
 			sge->length = size;
 			sge->lkey = chunk->lkey;
 			sge++;
+		} else {
+			sge[-1].length += size;
 		}
 		end = addr + size;
 	}
@@ -203,9 +204,8 @@ static __attribute__((noinline)) int append_whole(struct sgp_sgl *sgl, size_t si
 	return 0;
 }
 
-/* Flattened, as sgp_post() is: with the pool's bulk get in it. */
-__attribute__((flatten)) int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size,
-					 int n, int flags)
+static __attribute__((noinline)) int get_slowly(struct sgp_sgl *sgl, struct sgp_pool *pool,
+						size_t size, int n, int flags)
 {
 	if (!sgl || !pool || n < 0)
 		return sgp_fail(EINVAL, "chunks as a list: no list, no pool, or %d of them", n);
@@ -217,6 +217,17 @@ __attribute__((flatten)) int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *p
 		return append_whole(sgl, size, n);
 	fill_whole(sgl, (uint32_t)size, n);
 	return 0;
+}
+
+int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
+{
+	if (SGP_LIKELY(sgl && pool && n >= 0) && SGP_LIKELY(!sgl->num_chunk && !sgl->num_sge) &&
+	    SGP_LIKELY(n <= sgl->max_chunk && n <= sgl->max_sge) &&
+	    SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, sgl->chunk, (size_t)n))) {
+		fill_whole(sgl, (uint32_t)size, n);
+		return 0;
+	}
+	return get_slowly(sgl, pool, size, n, flags);
 }
 
 /* Appends of a range, chunk by chunk, each with a reference of the list's own; may stop half-way.

@@ -37,6 +37,21 @@ static const struct rule rc_rules[] = {
 		 IBV_QP_PKEY_INDEX | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
 };
 
+static const struct rule uc_rules[] = {
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | ACCESS, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | ACCESS},
+	{IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+	 IBV_QP_ALT_PATH | ACCESS | IBV_QP_PKEY_INDEX},
+	{IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN,
+	 CUR | IBV_QP_ALT_PATH | ACCESS | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0, CUR | ACCESS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+	{IBV_QPS_SQD, IBV_QPS_RTS, 0, CUR | IBV_QP_ALT_PATH | ACCESS | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_SQD, IBV_QPS_SQD, 0,
+	 IBV_QP_AV | IBV_QP_ALT_PATH | ACCESS | IBV_QP_PKEY_INDEX | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_SQE, IBV_QPS_RTS, 0, CUR | ACCESS},
+};
+
 static const struct rule ud_rules[] = {
 	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
 	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
@@ -49,11 +64,23 @@ static const struct rule ud_rules[] = {
 	{IBV_QPS_SQE, IBV_QPS_RTS, 0, CUR | IBV_QP_QKEY},
 };
 
+#define RULES(table)                                                                               \
+	{                                                                                          \
+		table, sizeof table / sizeof *table                                                \
+	}
+static const struct {
+	const struct rule *rule;
+	size_t n;
+} rules_of[] = {
+	[IBV_QPT_RC] = RULES(rc_rules),
+	[IBV_QPT_UC] = RULES(uc_rules),
+	[IBV_QPT_UD] = RULES(ud_rules),
+};
+
 static int check_rules(const struct sw_qp *qp, enum ibv_qp_state to, int mask)
 {
-	bool ud = qp->ibv.qp_base.qp_type == IBV_QPT_UD;
-	const struct rule *r = ud ? ud_rules : rc_rules;
-	size_t n = ud ? sizeof ud_rules / sizeof *r : sizeof rc_rules / sizeof *r;
+	const struct rule *r = rules_of[qp->ibv.qp_base.qp_type].rule;
+	const size_t n = rules_of[qp->ibv.qp_base.qp_type].n;
 
 	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
 		return mask & ~(IBV_QP_STATE | CUR) ? EINVAL : 0;

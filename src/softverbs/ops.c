@@ -2,8 +2,15 @@
 /*
  * The operations of connected queue pairs. Each one checks the local memory first, then the peer,
  * then what the peer allows, and moves the bytes last: a request that fails has moved nothing.
+ *
+ * On UC nobody answers: what does not arrive, or is not allowed to, is lost and has succeeded.
  */
 #include "softverbs/ops.h"
+
+static bool unreliable(const struct sw_qp *qp)
+{
+	return qp->ibv.qp_base.qp_type == IBV_QPT_UC;
+}
 
 /* The connection is over. On InfiniBand the requester is told why; on iWARP its request has
  * succeeded, since TCP had taken it, and its next one won't (law 2.3). */
@@ -11,6 +18,8 @@ static int ended(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status
 {
 	bool iwarp = qp->dev->p.transport == IBV_TRANSPORT_IWARP;
 
+	if (unreliable(qp))
+		return IBV_WC_SUCCESS;
 	qp->broken = iwarp;
 	sw_qp_error(peer);
 	return (int)(iwarp ? IBV_WC_SUCCESS : status);
@@ -19,7 +28,7 @@ static int ended(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status
 /* The responder refuses: what the requester sees, and what it means for the responder's QP. */
 static int refused(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status)
 {
-	if (!peer->dev->p.no_access_event)
+	if (!unreliable(qp) && !peer->dev->p.no_access_event)
 		sw_async_qp(peer, status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
 								  : IBV_EVENT_QP_REQ_ERR);
 	return ended(qp, peer, status);
@@ -52,7 +61,7 @@ static int do_send(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const stru
 	struct sw_taken t;
 
 	if (!sw_take(peer, &t))
-		return no_receive(qp, peer);
+		return unreliable(qp) ? IBV_WC_SUCCESS : no_receive(qp, peer);
 	st = sw_scatter(peer, &t, src, nsrc, w->len);
 	if (st != IBV_WC_SUCCESS) {
 		/* Law 3: too small a receive kills both. */
@@ -95,7 +104,7 @@ static int do_write(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const str
 	struct sw_taken t;
 
 	if (imm && !sw_can_take(peer))
-		return no_receive(qp, peer);
+		return unreliable(qp) ? IBV_WC_SUCCESS : no_receive(qp, peer);
 	if (!sw_remote(peer, w->rkey, w->raddr, w->len, IBV_ACCESS_REMOTE_WRITE, &dst.p))
 		return no_access(qp, peer, w->rkey);
 	sw_copy(&dst, src, nsrc);
@@ -207,6 +216,8 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 	if (st != IBV_WC_SUCCESS)
 		return (int)(reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st));
 	peer = sw_peer(qp);
+	if (!peer && unreliable(qp))
+		return IBV_WC_SUCCESS;
 	if (!peer) {
 		sw_wait_peer(qp);
 		return SW_WAITING;

@@ -12,6 +12,7 @@ static bool known_op(const struct sw_qp *qp, enum ibv_wr_opcode op)
 {
 	const struct sw_persona *p = &qp->dev->p;
 	bool rc = qp->ibv.qp_base.qp_type == IBV_QPT_RC || p->any_opcode;
+	bool writes = rc || qp->ibv.qp_base.qp_type == IBV_QPT_UC;
 
 	switch (op) {
 	case IBV_WR_SEND:
@@ -19,8 +20,9 @@ static bool known_op(const struct sw_qp *qp, enum ibv_wr_opcode op)
 	case IBV_WR_SEND_WITH_IMM:
 		return !p->no_imm;
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		return rc && !p->no_imm;
+		return writes && !p->no_imm;
 	case IBV_WR_RDMA_WRITE:
+		return writes;
 	case IBV_WR_RDMA_READ:
 		return rc;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:

@@ -59,7 +59,8 @@ static int check_init(struct sw_device *dev, const struct ibv_qp_init_attr *a)
 		return EIO;
 	if (!a->send_cq || !a->recv_cq)
 		return EINVAL;
-	if (a->qp_type != IBV_QPT_RC && (a->qp_type != IBV_QPT_UD || dev->p.no_ud))
+	if (a->qp_type != IBV_QPT_RC &&
+	    ((a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD) || dev->p.no_ud))
 		return EOPNOTSUPP;
 	if (a->cap.max_send_wr > (uint32_t)d->max_qp_wr ||
 	    a->cap.max_send_sge > (uint32_t)d->max_sge ||

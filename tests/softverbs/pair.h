@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the tests share: a device opened, and two RC queue pairs connected to each other. */
+/* What the tests share: a device opened, and two queue pairs connected to each other. */
 #ifndef TESTS_SOFTVERBS_PAIR_H
 #define TESTS_SOFTVERBS_PAIR_H
 
@@ -35,7 +35,8 @@ struct pair {
 	uint32_t cqe;                 /* [2 * depth] */
 	uint8_t rnr_retry, rnr_timer; /* [0, 12] */
 	int sig_all;
-	int access; /* of the MRs [all] */
+	int access;            /* of the MRs [all] */
+	enum ibv_qp_type type; /* [RC] */
 };
 
 static inline struct ibv_context *open_first(void)
@@ -54,7 +55,8 @@ static inline struct ibv_context *open_first(void)
 
 static inline void end_open(struct pair *p, struct end *e)
 {
-	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC, .sq_sig_all = p->sig_all};
+	struct ibv_qp_init_attr a = {.qp_type = p->type ? p->type : IBV_QPT_RC,
+				     .sq_sig_all = p->sig_all};
 
 	e->pd = ibv_alloc_pd(p->ctx);
 	ck_assert_ptr_nonnull(e->pd);

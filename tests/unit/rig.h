@@ -14,6 +14,7 @@
 #include "sgpool/softverbs.h"
 
 struct rig_side {
+	int number;
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
 	struct ibv_pd *pd;
@@ -37,9 +38,10 @@ struct rig_attr {
 	int cq_sge;    /* of a list that is handed over */
 	int cqe;       /* both depths */
 	int rnr_retry; /* as conn_param: 0 .. 7 */
-	/* Both sides' pool: the caller's, to which their domains are added. NULL: one for each. */
-	struct sgp_pool *pool;
-	const char *addr; /* a device's; 127.0.0.1 */
+	size_t reserve; /* of the class: for receives */
+	size_t small;   /* so many chunks of 64 bytes besides */
+	/* Change what an endpoint is made with; the side's pool and cq stand. */
+	void (*tune)(struct rig_side *side, struct sgp_ep_attr *ep);
 };
 
 struct rig {
