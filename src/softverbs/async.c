@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Asynchronous events: a queue per context, readable at context->async_fd. */
-#include "softverbs/sw.h"
+#include "softverbs/net.h"
 
 static void post(struct sw_context *ctx, const struct ibv_async_event *ev)
 {
@@ -91,7 +91,7 @@ int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 	if (err)
 		return sw_fail(err);
 	sw_lock();
-	while (sw_due(), sw_list_empty(&ctx->async)) {
+	while (sw_net_progress(), sw_due(), sw_list_empty(&ctx->async)) {
 		sw_unlock();
 		if (sw_pollq_wait(&ctx->async_q))
 			return -1;

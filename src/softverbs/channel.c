@@ -3,7 +3,7 @@
  * Completion channels. An event is a CQ on the channel's ready list; a CQ that owes several stands
  * there once and goes back to the end after each, so nothing is allocated when a completion comes.
  */
-#include "softverbs/sw.h"
+#include "softverbs/net.h"
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
@@ -61,7 +61,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 	if (err)
 		return sw_fail(err);
 	sw_lock();
-	while (sw_due(), sw_list_empty(&ch->ready)) {
+	while (sw_net_progress(), sw_due(), sw_list_empty(&ch->ready)) {
 		sw_unlock();
 		if (sw_pollq_wait(&ch->q))
 			return -1;

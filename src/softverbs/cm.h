@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The connection manager inside one process.
+ * The connection manager.
  *
  *	active id --connect--> listener's channel: CONNECT_REQUEST with a new passive id
  *	passive id --accept--> active id's channel: CONNECT_RESPONSE, which becomes ESTABLISHED when
@@ -10,8 +10,10 @@
  *	                       answered, by disconnecting or by going away
  *
  * An id is owned by the user, except a passive one whose CONNECT_REQUEST nobody has fetched yet.
- * Two connected ids point at each other; whoever goes first clears the other's pointer. All under
- * sw_lock unless a comment says otherwise.
+ * Two connected ids point at each other; whoever goes first clears the other's pointer. If they are
+ * in two processes each has its end of a socket instead. Either way what one says to the other is a
+ * message, which the other takes in by a sw_cm_take_* function. All under sw_lock unless a comment
+ * says otherwise.
  */
 #ifndef SOFTVERBS_CM_H
 #define SOFTVERBS_CM_H
@@ -65,6 +67,8 @@ struct sw_id {
 	bool peer_closed; /* the peer disconnected first */
 	struct sw_cm_dev *dev;
 	struct sw_id *peer;         /* at the other end */
+	struct sw_cm_wire *wire;    /* ... or the way to it, in another process */
+	struct sw_claim *claim;     /* the port, among processes */
 	int backlog, queued;        /* listener: requests not fetched, at most and now */
 	unsigned int events, acked; /* fetched events about this id, and acknowledged ones */
 	uint16_t port;              /* local, host order; 0: none */
@@ -80,6 +84,44 @@ struct sw_id {
 };
 
 #define SW_PRIV_MAX 256
+
+enum sw_cm_kind {
+	SW_CM_REQ = 1,
+	SW_CM_REP,
+	SW_CM_RTU,  /* ready to use */
+	SW_CM_REJ,
+	SW_CM_DREQ, /* goodbye */
+	SW_CM_DREP, /* and the answer */
+	SW_CM_KINDS,
+};
+
+/* An address as it stands in a message: 20 bytes. */
+struct sw_cm_addr {
+	uint16_t family, port; /* AF_INET, AF_INET6; network order */
+	uint8_t ip[16];
+};
+
+/* What one id says to another; as it stands, also a frame between processes.
+ *
+ *	 0      1    2          4     8        12   16               20
+ *	| kind | ud | priv_len | ps  | reason | qpn | depths, flow.. | retry.. | vendor, options, mask |
+ *	 36    52        72        92
+ *	| gid | source  | dest    | private data, 256 bytes |
+ */
+struct sw_cm_msg {
+	uint8_t kind, ud;
+	uint16_t priv_len;
+	uint32_t ps;
+	int32_t reason;
+	uint32_t qpn;
+	uint8_t initiator_depth, responder_resources, flow_control, srq;
+	uint8_t retry_count, rnr_retry_count, zero[2];
+	uint32_t ece_vendor, ece_options, ece_mask;
+	union ibv_gid gid; /* the sender's */
+	struct sw_cm_addr src, dst;
+	uint8_t priv[SW_PRIV_MAX];
+};
+
 struct sw_event {
 	struct rdma_cm_event ev;
 	struct sw_list link;
@@ -105,7 +147,8 @@ void sw_cm_chan_free(struct sw_cm_chan *ch);
 struct sw_event *sw_cm_event(struct sw_id *id, enum rdma_cm_event_type type, int status);
 /* Adds private data, padded with zeros to `pad` bytes as InfiniBand messages are. */
 void sw_cm_event_priv(struct sw_event *e, const void *data, size_t len, size_t pad);
-void sw_cm_event_conn(struct sw_event *e, const struct sw_id *from);
+/* What the other end asked for, seen from this end: its initiators are our responders. */
+void sw_cm_event_conn(struct sw_event *e, const struct sw_cm_msg *m);
 /* Drops what is queued about an id that goes. */
 void sw_cm_forget(struct sw_id *id);
 /* The id's events go where it goes. */
@@ -140,6 +183,39 @@ bool sw_is_any(const struct sockaddr *addr);
 #define SW_REJ_INVALID_SID  8
 #define SW_REJ_CONSUMER     28
 
+/* cm_msg.c */
+void sw_cm_say(const struct sw_id *id, enum sw_cm_kind kind, const void *priv, size_t len,
+	       struct sw_cm_msg *m);
+void sw_cm_addr_get(const struct sw_cm_addr *a, struct sockaddr_storage *to);
+/* The listener that a request for this address finds: an exact address before a wildcard. */
+struct sw_id *sw_cm_listener(uint32_t ps, const struct sockaddr *dst);
+/* Makes the passive id: 0, or the reason of a rejection, or -1: the message is dropped. */
+int sw_cm_take_request(struct sw_id *listener, const struct sw_cm_msg *m, struct sw_id **passive);
+/* An active id's request is accepted. */
+int sw_cm_take_reply(struct sw_id *id, const struct sw_cm_msg *m);
+void sw_cm_take_rtu(struct sw_id *id);
+uint8_t sw_cm_depth(uint8_t asked, uint8_t offered, int max);
+struct sw_qp *sw_cm_qp(const struct sw_id *id);
+/* iWARP: this end's QP is connected. */
+void sw_cm_iwarp_join(struct sw_id *id, struct sw_device *dest);
+/* Room for private data in the messages of the InfiniBand connection manager; what is not used
+ * arrives as zeros. The connect request shares its 92 bytes with the IP addresses. */
+#define SW_PRIV_REQ      56
+#define SW_PRIV_REP      196
+#define SW_PRIV_REJ      148
+#define SW_PRIV_SIDR_REQ 180
+#define SW_PRIV_SIDR_REP 136
+size_t sw_cm_pad(const struct sw_id *id, size_t n);
+
+/* cm_wire.c: the same between processes */
+/* Opens the way and sends the request. 0, or an errno: ECONNREFUSED: nobody has the port. */
+int sw_cm_wire_request(struct sw_id *id, const struct sw_cm_msg *m);
+/* Says it to the peer of an id that has a way to it. */
+void sw_cm_wire_say(struct sw_id *id, enum sw_cm_kind kind, int reason, const void *priv,
+		    size_t len);
+/* Closes the way, after what was said. */
+void sw_cm_wire_end(struct sw_id *id);
+
 /* cm_conn.c */
 /* An active id's request is turned down. */
 void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len);
@@ -149,6 +225,10 @@ void sw_cm_established(struct sw_id *id);
 /* cm_end.c */
 /* The peer of an id that goes learns about it. */
 void sw_cm_hangup(struct sw_id *id);
+/* The peer says goodbye, answers a goodbye, or has gone without one. */
+void sw_cm_take_goodbye(struct sw_id *id);
+void sw_cm_take_answer(struct sw_id *id);
+void sw_cm_take_hangup(struct sw_id *id);
 
 /* cm_time.c */
 void sw_cm_await(struct sw_id *id, enum sw_cm_wait what);

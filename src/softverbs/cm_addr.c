@@ -2,8 +2,9 @@
 /* Addresses and ports of ids: binding, resolving, names. */
 #include <arpa/inet.h>
 #include <netdb.h>
+#include <unistd.h>
 
-#include "softverbs/cm.h"
+#include "softverbs/net.h"
 
 #define FIRST_PORT 32768
 #define LAST_PORT  60999
@@ -77,21 +78,39 @@ bool sw_cm_port_shared(const struct sw_id *id)
 	return taken(id, &id->id.route.addr.src_addr, id->port, false) != 0;
 }
 
-static int pick_port(const struct sw_id *id, const struct sockaddr *addr, uint16_t *port)
+/* The port is free in this process: is it among the others too? */
+static int claim(struct sw_id *id, uint16_t port, bool want)
 {
-	static uint16_t last = FIRST_PORT - 1;
+	int err;
 
+	id->port = port;
+	/* Whoever lets others have it too competes for it when he listens. */
+	err = want && !id->reuse && sw_net_wanted() ? sw_net_claim_port(id) : 0;
+	if (err)
+		id->port = 0;
+	return err;
+}
+
+static int pick_port(struct sw_id *id, const struct sockaddr *addr, bool want)
+{
+	static uint16_t last;
+
+	if (!last) /* processes begin in different places, so that they seldom meet */
+		last = sw_net_wanted() ? (uint16_t)(FIRST_PORT + getpid() % 16384) : FIRST_PORT - 1;
 	for (int i = FIRST_PORT; i <= LAST_PORT; i++) {
+		int err;
+
 		last = last >= LAST_PORT ? FIRST_PORT : (uint16_t)(last + 1);
-		if (!taken(id, addr, last, id->reuse)) {
-			*port = last;
-			return 0;
-		}
+		err = taken(id, addr, last, id->reuse);
+		if (!err)
+			err = claim(id, last, want);
+		if (err != EADDRINUSE && err != EADDRNOTAVAIL)
+			return err;
 	}
 	return EADDRNOTAVAIL;
 }
 
-int sw_cm_bind(struct sw_id *id, const struct sockaddr *addr)
+static int bind_id(struct sw_id *id, const struct sockaddr *addr, bool want)
 {
 	struct rdma_addr *a = &id->id.route.addr;
 	struct sw_device *dev = NULL;
@@ -105,19 +124,23 @@ int sw_cm_bind(struct sw_id *id, const struct sockaddr *addr)
 		if (!dev)
 			return EADDRNOTAVAIL;
 	}
-	if (!port)
-		err = pick_port(id, addr, &port);
-	else
+	if (port)
 		err = taken(id, addr, port, id->reuse);
 	if (!err && dev)
 		err = sw_cm_attach(id, dev, n);
+	if (!err)
+		err = port ? claim(id, port, want) : pick_port(id, addr, want);
 	if (err)
 		return err;
 	memcpy(&a->src_storage, addr, sw_addrlen(addr));
-	sw_set_port(&a->src_addr, port);
-	id->port = port;
+	sw_set_port(&a->src_addr, id->port);
 	id->state = SW_CM_BOUND;
 	return 0;
+}
+
+int sw_cm_bind(struct sw_id *id, const struct sockaddr *addr)
+{
+	return bind_id(id, addr, true);
 }
 
 int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
@@ -150,7 +173,7 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 	int port = 0, err = 0;
 
 	if (id->state == SW_CM_IDLE)
-		err = sw_cm_bind(id, src ? src : (const struct sockaddr *)&any);
+		err = bind_id(id, src ? src : (const struct sockaddr *)&any, false);
 	else if (id->state != SW_CM_BOUND)
 		err = EINVAL;
 	if (!err && dst->sa_family != a->src_addr.sa_family)

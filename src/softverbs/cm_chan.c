@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Event channels: queueing, fetching and acknowledging connection events. */
-#include "softverbs/cm.h"
+#include "softverbs/net.h"
 
 struct sw_cm_chan *sw_cm_chan_new(int *err)
 {
@@ -83,18 +83,17 @@ void sw_cm_event_priv(struct sw_event *e, const void *data, size_t len, size_t p
 	e->ev.param.conn.private_data_len = (uint8_t)(len > UINT8_MAX ? UINT8_MAX : len);
 }
 
-/* What the other end asked for, seen from this end: its initiators are our responders. */
-void sw_cm_event_conn(struct sw_event *e, const struct sw_id *from)
+void sw_cm_event_conn(struct sw_event *e, const struct sw_cm_msg *m)
 {
 	struct rdma_conn_param *p = &e->ev.param.conn;
 
-	p->responder_resources = from->initiator_depth;
-	p->initiator_depth = from->responder_resources;
-	p->flow_control = from->param.flow_control;
-	p->retry_count = from->param.retry_count;
-	p->rnr_retry_count = from->param.rnr_retry_count;
-	p->srq = from->param.srq;
-	p->qp_num = from->param.qp_num;
+	p->responder_resources = m->initiator_depth;
+	p->initiator_depth = m->responder_resources;
+	p->flow_control = m->flow_control;
+	p->retry_count = m->retry_count;
+	p->rnr_retry_count = m->rnr_retry_count;
+	p->srq = m->srq;
+	p->qp_num = m->qpn;
 }
 
 void sw_cm_forget(struct sw_id *id)
@@ -185,7 +184,7 @@ static struct sw_event *next(struct sw_cm_chan *ch)
 {
 	struct sw_event *e = NULL;
 
-	while (sw_due(), sw_list_empty(&ch->events)) {
+	while (sw_net_progress(), sw_due(), sw_list_empty(&ch->events)) {
 		sw_unlock();
 		if (sw_pollq_wait(&ch->q)) {
 			sw_lock();

@@ -1,23 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections: listen, connect, accept, reject, establish, disconnect. */
-#include "softverbs/cm.h"
+#include "softverbs/net.h"
 
-/* Room for private data in the messages of the InfiniBand connection manager; what is not used
- * arrives as zeros. The connect request shares its 92 bytes with the IP addresses. */
-#define PRIV_REQ      56
-#define PRIV_REP      196
-#define PRIV_REJ      148
-#define PRIV_SIDR_REQ 180
-#define PRIV_SIDR_REP 136
 /* Of a service ID resolution. */
 #define SIDR_UNSUPPORTED 1
 #define SIDR_REJECT      2
 #define PRIV_MAX_BACKLOG 1024
-
-static size_t pad(const struct sw_id *id, size_t n)
-{
-	return sw_cm_iwarp(id) ? 0 : n;
-}
 
 int rdma_listen(struct rdma_cm_id *rid, int backlog)
 {
@@ -34,6 +22,11 @@ int rdma_listen(struct rdma_cm_id *rid, int backlog)
 		err = EINVAL;
 	if (!err)
 		err = sw_cm_port_shared(id) ? EADDRINUSE : 0;
+	/* Whoever shares the port with others of this process has it among the processes by now. */
+	if (!err && sw_net_wanted())
+		err = sw_net_claim_port(id);
+	if (!err)
+		err = sw_net_listen(id);
 	if (!err) {
 		id->backlog =
 			backlog > 0 && backlog < PRIV_MAX_BACKLOG ? backlog : PRIV_MAX_BACKLOG;
@@ -41,64 +34,6 @@ int rdma_listen(struct rdma_cm_id *rid, int backlog)
 	}
 	sw_unlock();
 	return err ? sw_fail(err) : 0;
-}
-
-/* The listener that a request for this address finds: an exact address before a wildcard. */
-static struct sw_id *listener_for(const struct sw_id *id)
-{
-	const struct sockaddr *dst = &id->id.route.addr.dst_addr;
-	struct sw_id *any = NULL;
-	struct sw_list *l;
-
-	sw_each (l, sw_cm_ids()) {
-		struct sw_id *o = sw_outer(l, struct sw_id, link);
-		const struct sockaddr *at = &o->id.route.addr.src_addr;
-
-		if (o->state != SW_CM_LISTEN || o->port != sw_get_port(dst) ||
-		    o->id.ps != id->id.ps)
-			continue;
-		if (sw_is_any(at) &&
-		    (at->sa_family == dst->sa_family || (at->sa_family == AF_INET6 && !o->afonly)))
-			any = o;
-		else if (at->sa_family == dst->sa_family && !memcmp(at, dst, sw_addrlen(dst)))
-			return o;
-	}
-	return any;
-}
-
-/* The id that the listener's user will get. */
-static struct sw_id *passive_id(struct sw_id *listener, struct sw_id *active, int *err)
-{
-	struct sw_id *id =
-		sw_cm_id_new(listener->id.context, listener->id.ps, listener->id.qp_type);
-	const struct rdma_addr *from = &active->id.route.addr;
-	struct rdma_addr *a;
-	struct sw_device *dev;
-	int port;
-
-	if (!id) {
-		*err = ENOMEM;
-		return NULL;
-	}
-	a = &id->id.route.addr;
-	a->src_storage = from->dst_storage;
-	a->dst_storage = from->src_storage;
-	dev = sw_port_by_addr(&a->src_addr, &port);
-	*err = dev ? sw_cm_attach(id, dev, port) : ENODEV;
-	if (*err) {
-		sw_cm_id_free(id);
-		return NULL;
-	}
-	a->addr.ibaddr.dgid = from->addr.ibaddr.sgid;
-	id->id.channel = listener->id.channel;
-	id->state = SW_CM_REQUESTED;
-	id->remote_qpn = active->param.qp_num;
-	id->initiator_depth = active->responder_resources;
-	id->responder_resources = active->initiator_depth;
-	id->remote_ece = active->local_ece;
-	id->peer = active;
-	active->peer = id;
-	return id;
 }
 
 void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len)
@@ -110,56 +45,39 @@ void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len)
 	if (sw_cm_ud(id)) {
 		e = sw_cm_event(id, RDMA_CM_EVENT_UNREACHABLE,
 				reason == SW_REJ_INVALID_SID ? SIDR_UNSUPPORTED : SIDR_REJECT);
-		sw_cm_event_priv(e, priv, len, PRIV_SIDR_REP);
+		sw_cm_event_priv(e, priv, len, SW_PRIV_SIDR_REP);
 		return;
 	}
 	e = sw_cm_event(id, RDMA_CM_EVENT_REJECTED, sw_cm_iwarp(id) ? -ECONNRESET : reason);
-	sw_cm_event_priv(e, priv, len, pad(id, PRIV_REJ));
+	sw_cm_event_priv(e, priv, len, sw_cm_pad(id, SW_PRIV_REJ));
 }
 
 static int send_request(struct sw_id *id, const void *priv, size_t len)
 {
-	struct sw_id *listener = listener_for(id), *passive;
-	struct sw_event *e;
-	int err;
+	struct sw_id *listener = sw_cm_listener(id->id.ps, &id->id.route.addr.dst_addr), *passive;
+	struct sw_cm_msg m;
+	int reason;
 
+	sw_cm_say(id, SW_CM_REQ, priv, len, &m);
+	if (!listener && sw_net_wanted() && !sw_cm_wire_request(id, &m)) {
+		id->state = SW_CM_CONNECT;
+		sw_cm_await(id, SW_CM_ANSWER);
+		return 0;
+	}
 	/* iWARP: TCP says so at once, and nothing has happened. */
 	if (!listener && sw_cm_iwarp(id))
 		return ECONNREFUSED;
 	id->state = SW_CM_CONNECT;
-	if (!listener) {
-		sw_cm_refused(id, SW_REJ_INVALID_SID, NULL, 0);
-		return 0;
-	}
-	if (listener->queued >= listener->backlog && sw_cm_iwarp(id)) {
-		sw_cm_refused(id, SW_REJ_CONSUMER, NULL, 0);
+	reason = listener ? sw_cm_take_request(listener, &m, &passive) : SW_REJ_INVALID_SID;
+	if (reason > 0) {
+		sw_cm_refused(id, reason, NULL, 0);
 		return 0;
 	}
 	sw_cm_await(id, SW_CM_ANSWER);
-	if (listener->queued >= listener->backlog)
-		return 0; /* the request is dropped */
-	passive = passive_id(listener, id, &err);
-	e = passive ? sw_cm_event(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0) : NULL;
-	if (!e) {
-		if (passive) {
-			id->peer = NULL;
-			sw_cm_id_free(passive);
-		}
-		sw_cm_refused(id, SW_REJ_NO_RESOURCES, NULL, 0);
-		return 0;
+	if (!reason) {
+		passive->peer = id;
+		id->peer = passive;
 	}
-	e->passive = passive;
-	listener->queued++;
-	if (sw_cm_ud(id)) {
-		sw_cm_event_priv(e, priv, len, PRIV_SIDR_REQ);
-		return 0;
-	}
-	sw_cm_event_conn(e, id);
-	if (sw_cm_iwarp(id)) /* its messages carry no more than the depths */
-		e->ev.param.conn.retry_count = e->ev.param.conn.rnr_retry_count = 0;
-	if (sw_cm_iwarp(id))
-		e->ev.param.conn.qp_num = 0;
-	sw_cm_event_priv(e, priv, len, pad(id, PRIV_REQ));
 	return 0;
 }
 
@@ -190,21 +108,14 @@ static int set_param(struct sw_id *id, const struct rdma_conn_param *p, size_t m
 	return 0;
 }
 
-static uint8_t depth(uint8_t asked, uint8_t offered, int max)
-{
-	int n = asked != UINT8_MAX ? asked : offered < max ? offered : max;
-
-	return (uint8_t)(n > UINT8_MAX ? UINT8_MAX : n);
-}
-
 static void set_depths(struct sw_id *id, const struct rdma_conn_param *p)
 {
 	const struct ibv_device_attr *d = &id->dev->dev->p.attr;
 
-	id->initiator_depth = depth(p ? p->initiator_depth : UINT8_MAX, id->initiator_depth,
-				    d->max_qp_init_rd_atom);
-	id->responder_resources = depth(p ? p->responder_resources : UINT8_MAX,
-					id->responder_resources, d->max_qp_rd_atom);
+	id->initiator_depth = sw_cm_depth(p ? p->initiator_depth : UINT8_MAX, id->initiator_depth,
+					  d->max_qp_init_rd_atom);
+	id->responder_resources = sw_cm_depth(p ? p->responder_resources : UINT8_MAX,
+					      id->responder_resources, d->max_qp_rd_atom);
 }
 
 int rdma_connect(struct rdma_cm_id *rid, struct rdma_conn_param *p)
@@ -218,7 +129,7 @@ int rdma_connect(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 	if (id->state != SW_CM_ROUTE)
 		err = EINVAL;
 	if (!err)
-		err = set_param(id, p, sw_cm_ud(id) ? PRIV_SIDR_REQ : PRIV_REQ);
+		err = set_param(id, p, sw_cm_ud(id) ? SW_PRIV_SIDR_REQ : SW_PRIV_REQ);
 	if (!err) {
 		set_depths(id, p);
 		err = send_request(id, p ? p->private_data : NULL, p ? p->private_data_len : 0);
@@ -227,83 +138,75 @@ int rdma_connect(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 	return err ? sw_fail(err) : sw_cm_complete(rid);
 }
 
-/* The answer to a service ID resolution: both sides are done. */
-static int send_sidr_reply(struct sw_id *id, const struct rdma_conn_param *p)
+/* The peer's half of a reply. */
+static int reply_to_peer(struct sw_id *id, const void *priv, size_t len)
 {
-	struct sw_event *e;
+	struct sw_cm_msg m;
 
-	if (id->state != SW_CM_REQUESTED || !id->peer)
+	if (id->wire) {
+		sw_cm_wire_say(id, SW_CM_REP, 0, priv, len);
+		return 0;
+	}
+	sw_cm_say(id, SW_CM_REP, priv, len, &m);
+	return sw_cm_take_reply(id->peer, &m);
+}
+
+/* The answer to a service ID resolution: both sides are done. */
+static int send_sidr_reply(struct sw_id *id, const void *priv, size_t len)
+{
+	int err;
+
+	if (id->state != SW_CM_REQUESTED || (!id->peer && !id->wire))
 		return EINVAL;
-	e = sw_cm_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
-	if (!e)
-		return ENOMEM;
-	sw_cm_await(id->peer, SW_CM_NOTHING);
-	sw_cm_event_ud(e, id->peer, &id->id.route.addr.addr.ibaddr.sgid, id->param.qp_num);
-	sw_cm_event_priv(e, p ? p->private_data : NULL, p ? p->private_data_len : 0, PRIV_SIDR_REP);
-	id->peer->state = SW_CM_CONNECTED;
+	err = reply_to_peer(id, priv, len);
+	if (err)
+		return err;
 	id->state = SW_CM_CONNECTED;
-	id->peer->peer = NULL;
+	sw_cm_wire_end(id);
+	if (id->peer)
+		id->peer->peer = NULL;
 	id->peer = NULL;
 	return 0;
 }
 
-static struct sw_qp *qp_of(const struct sw_id *id)
-{
-	return id->id.qp ? sw_qp(id->id.qp) : sw_qp_find(id->dev->dev, id->param.qp_num);
-}
-
 /* iWARP: the kernel makes the connection, there is no third message. */
-static int iwarp_reply(struct sw_id *id, const struct rdma_conn_param *p)
+static int iwarp_reply(struct sw_id *id, const void *priv, size_t len)
 {
-	struct sw_qp *a = qp_of(id->peer), *b = qp_of(id);
-	struct sw_event *own, *e;
+	struct sw_event *own;
 
-	if (!a || !b)
+	if (!sw_cm_qp(id) || (id->peer && !sw_cm_qp(id->peer)))
 		return EINVAL;
-	sw_iwarp_connect(a, b, id->peer->initiator_depth, id->peer->responder_resources);
-	sw_iwarp_connect(b, a, id->initiator_depth, id->responder_resources);
+	sw_cm_iwarp_join(id, id->peer ? id->peer->dev->dev : NULL);
 	own = sw_cm_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 	sw_cm_event_priv(own, NULL, 0, 0);
-	e = sw_cm_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
-	sw_cm_event_priv(e, p ? p->private_data : NULL, p ? p->private_data_len : 0, 0);
-	id->state = id->peer->state = SW_CM_CONNECTED;
-	sw_cm_await(id->peer, SW_CM_NOTHING);
-	return own && e ? 0 : ENOMEM;
+	id->state = SW_CM_CONNECTED;
+	return reply_to_peer(id, priv, len) || !own ? ENOMEM : 0;
 }
 
-static int send_reply(struct sw_id *id, const struct rdma_conn_param *p)
+static int send_reply(struct sw_id *id, const void *priv, size_t len)
 {
-	struct sw_event *e;
+	int err;
 
 	if (id->state != SW_CM_REQUESTED)
 		return EINVAL;
-	if (!id->peer) {
+	if (!id->peer && !id->wire) {
 		/* The asker has gone. */
 		return sw_cm_iwarp(id) ? ECONNRESET : EINVAL;
 	}
-	id->peer->remote_qpn = id->param.qp_num;
-	id->peer->remote_ece = id->local_ece;
-	id->peer->initiator_depth =
-		depth(id->peer->initiator_depth, UINT8_MAX, id->responder_resources);
-	id->peer->responder_resources =
-		depth(id->peer->responder_resources, UINT8_MAX, id->initiator_depth);
 	if (sw_cm_iwarp(id))
-		return iwarp_reply(id, p);
-	e = sw_cm_event(id->peer, RDMA_CM_EVENT_CONNECT_RESPONSE, 0);
-	if (!e)
-		return ENOMEM;
-	sw_cm_event_conn(e, id);
-	sw_cm_event_priv(e, p ? p->private_data : NULL, p ? p->private_data_len : 0,
-			 pad(id, PRIV_REP));
+		return iwarp_reply(id, priv, len);
+	err = reply_to_peer(id, priv, len);
+	if (err)
+		return err;
 	id->state = SW_CM_ACCEPTED;
-	id->peer->state = SW_CM_ACCEPTED;
-	sw_cm_await(id->peer, SW_CM_NOTHING);
 	sw_cm_await(id, SW_CM_ANSWER);
 	return 0;
 }
 
 int rdma_accept(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 {
+	const void *priv = p ? p->private_data : NULL;
+	size_t len = p ? p->private_data_len : 0;
 	struct sw_id *id = sw_id(rid);
 	int err = SW_FAULT(accept);
 
@@ -312,7 +215,7 @@ int rdma_accept(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 	sw_lock();
 	err = id->state != SW_CM_REQUESTED
 		      ? EINVAL
-		      : set_param(id, p, sw_cm_ud(id) ? PRIV_SIDR_REP : PRIV_REP);
+		      : set_param(id, p, sw_cm_ud(id) ? SW_PRIV_SIDR_REP : SW_PRIV_REP);
 	if (!err)
 		set_depths(id, p);
 	sw_unlock();
@@ -321,7 +224,7 @@ int rdma_accept(struct rdma_cm_id *rid, struct rdma_conn_param *p)
 	if (!sw_cm_ud(id) && sw_cm_qp_rts(rid, id->responder_resources, id->initiator_depth))
 		return -1;
 	sw_lock();
-	err = sw_cm_ud(id) ? send_sidr_reply(id, p) : send_reply(id, p);
+	err = sw_cm_ud(id) ? send_sidr_reply(id, priv, len) : send_reply(id, priv, len);
 	sw_unlock();
 	if (err) {
 		sw_cm_qp_error(rid);
@@ -334,9 +237,12 @@ static int reject(struct sw_id *id, const void *priv, size_t len, int reason)
 {
 	if (id->state != SW_CM_REQUESTED)
 		return EINVAL;
-	if (!sw_cm_iwarp(id) && len > PRIV_REJ)
+	if (!sw_cm_iwarp(id) && len > SW_PRIV_REJ)
 		return EINVAL;
 	id->state = SW_CM_CLOSED;
+	if (id->wire)
+		sw_cm_wire_say(id, SW_CM_REJ, reason, priv, len);
+	sw_cm_wire_end(id);
 	if (!id->peer)
 		return 0;
 	sw_cm_refused(id->peer, reason, priv, len);
@@ -371,13 +277,10 @@ void sw_cm_established(struct sw_id *id)
 {
 	sw_lock();
 	id->state = SW_CM_CONNECTED;
-	if (id->peer && id->peer->state == SW_CM_ACCEPTED) {
-		struct sw_event *e = sw_cm_event(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0);
-
-		id->peer->state = SW_CM_CONNECTED;
-		sw_cm_await(id->peer, SW_CM_NOTHING);
-		sw_cm_event_priv(e, NULL, 0, 0);
-	}
+	if (id->peer)
+		sw_cm_take_rtu(id->peer);
+	else if (id->wire)
+		sw_cm_wire_say(id, SW_CM_RTU, 0, NULL, 0);
 	sw_unlock();
 }
 

@@ -4,7 +4,7 @@
  * one's own when the peer has disconnected too or has gone. On iWARP both learn of it together, and
  * both queue pairs end with it.
  */
-#include "softverbs/cm.h"
+#include "softverbs/net.h"
 
 static bool joined(const struct sw_id *id)
 {
@@ -35,6 +35,8 @@ static void iwarp_end(struct sw_id *id)
 		closed(peer);
 		disconnected(peer);
 	}
+	if (id->wire)
+		sw_cm_wire_say(id, SW_CM_DREQ, 0, NULL, 0);
 	/* Their states are set: what the QPs' ends set off finds nothing more to do here. */
 	if (id->id.qp)
 		sw_qp_error(sw_qp(id->id.qp));
@@ -56,6 +58,29 @@ void sw_cm_qp_ended(struct sw_qp *qp)
 	}
 }
 
+void sw_cm_take_goodbye(struct sw_id *id)
+{
+	if (sw_cm_iwarp(id)) {
+		iwarp_end(id);
+	} else if (id->state == SW_CM_CLOSING) {
+		/* Both have said it at once. */
+		closed(id);
+		disconnected(id);
+	} else if (joined(id) && !id->peer_closed) {
+		id->peer_closed = true;
+		sw_cm_await(id, SW_CM_NOTHING);
+		disconnected(id);
+	}
+}
+
+void sw_cm_take_answer(struct sw_id *id)
+{
+	if (id->state != SW_CM_CLOSING)
+		return;
+	closed(id);
+	disconnected(id);
+}
+
 static int disconnect(struct sw_id *id)
 {
 	struct sw_id *peer = id->peer;
@@ -68,20 +93,21 @@ static int disconnect(struct sw_id *id)
 		iwarp_end(id);
 		return 0;
 	}
-	if (id->peer_closed || !peer) {
+	if (id->peer_closed || (!peer && !id->wire)) {
 		/* The answer: the side that began gets its event now. */
 		closed(id);
-		if (peer && peer->state == SW_CM_CLOSING) {
-			closed(peer);
-			disconnected(peer);
-		}
+		if (peer)
+			sw_cm_take_answer(peer);
+		else if (id->wire)
+			sw_cm_wire_say(id, SW_CM_DREP, 0, NULL, 0);
 		return 0;
 	}
 	id->state = SW_CM_CLOSING;
 	sw_cm_await(id, SW_CM_GOODBYE);
-	peer->peer_closed = true;
-	sw_cm_await(peer, SW_CM_NOTHING);
-	disconnected(peer);
+	if (peer)
+		sw_cm_take_goodbye(peer);
+	else
+		sw_cm_wire_say(id, SW_CM_DREQ, 0, NULL, 0);
 	return 0;
 }
 
@@ -102,6 +128,18 @@ int rdma_disconnect(struct rdma_cm_id *rid)
 	return err ? sw_fail(err) : sw_cm_complete(rid);
 }
 
+void sw_cm_take_hangup(struct sw_id *id)
+{
+	id->peer = NULL;
+	if (id->state == SW_CM_CONNECT)
+		sw_cm_refused(id, SW_REJ_CONSUMER, NULL, 0);
+	else if (id->state == SW_CM_CLOSING)
+		sw_cm_take_answer(id);
+	else
+		sw_cm_take_goodbye(id);
+	/* A passive id whose asker has gone is not told: it finds out when it accepts. */
+}
+
 void sw_cm_hangup(struct sw_id *id)
 {
 	struct sw_id *peer = id->peer;
@@ -109,18 +147,7 @@ void sw_cm_hangup(struct sw_id *id)
 	if (sw_cm_iwarp(id) && joined(id))
 		iwarp_end(id);
 	id->peer = NULL;
-	if (!peer)
-		return;
-	peer->peer = NULL;
-	if (peer->state == SW_CM_CONNECT) {
-		sw_cm_refused(peer, SW_REJ_CONSUMER, NULL, 0);
-	} else if (peer->state == SW_CM_CLOSING) {
-		closed(peer);
-		disconnected(peer);
-	} else if (joined(peer) && !peer->peer_closed) {
-		peer->peer_closed = true;
-		sw_cm_await(peer, SW_CM_NOTHING);
-		disconnected(peer);
-	}
-	/* A passive id whose asker has gone is not told: it finds out when it accepts. */
+	sw_cm_wire_end(id);
+	if (peer)
+		sw_cm_take_hangup(peer);
 }

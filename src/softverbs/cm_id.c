@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ids: making and destroying, the device they are on, their options. */
-#include "softverbs/cm.h"
+#include "softverbs/net.h"
 
 static struct sw_list ids = {&ids, &ids};
 static struct sw_list devs = {&devs, &devs};
@@ -133,6 +133,7 @@ void sw_cm_id_free(struct sw_id *id)
 {
 	sw_cm_await(id, SW_CM_NOTHING);
 	sw_cm_leave_all(id);
+	sw_net_release_port(id);
 	sw_list_del(&id->link);
 	if (id->dev)
 		put_dev(id->dev);

@@ -3,7 +3,9 @@
  * Completion queues: a ring of CQEs. Polling one is what frees the slots of the queue it came from
  * (law 3), so each CQE remembers its QP and how far the poll frees it.
  */
-#include "softverbs/sw.h"
+#include <sched.h>
+
+#include "softverbs/net.h"
 
 uint32_t sw_pow2(uint32_t n)
 {
@@ -223,6 +225,8 @@ static int poll_locked(struct sw_cq *cq, int n, struct ibv_wc *wc)
 {
 	int i;
 
+	if (cq->head == cq->tail)
+		sw_net_progress();
 	sw_due();
 	if (cq->nheld)
 		sw_cq_held(cq);
@@ -237,28 +241,30 @@ static int poll_locked(struct sw_cq *cq, int n, struct ibv_wc *wc)
 	return i;
 }
 
-int sw_poll_one(struct sw_cq *cq, struct ibv_wc *wc)
+static int poll_cq(struct sw_cq *cq, int n, struct ibv_wc *wc)
 {
-	int n, err = SW_FAULT(poll_cq);
+	int got, err = SW_FAULT(poll_cq);
+	bool idle;
 
 	if (err)
 		return -err;
 	sw_lock();
-	n = poll_locked(cq, 1, wc);
+	got = poll_locked(cq, n, wc);
+	idle = !got && sw_net_idle();
 	sw_unlock();
-	return n;
+	if (idle)
+		sched_yield();
+	return got;
+}
+
+int sw_poll_one(struct sw_cq *cq, struct ibv_wc *wc)
+{
+	return poll_cq(cq, 1, wc);
 }
 
 int sw_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 {
-	int got, err = SW_FAULT(poll_cq);
-
-	if (err)
-		return -err;
-	sw_lock();
-	got = poll_locked(sw_cq(ibv), n, wc);
-	sw_unlock();
-	return got;
+	return poll_cq(sw_cq(ibv), n, wc);
 }
 
 int sw_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
@@ -272,6 +278,8 @@ int sw_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	sw_lock();
 	if (cq->ch && arm > cq->armed)
 		cq->armed = arm;
+	if (sw_net_open)
+		sw_net_watch();
 	/* A sleeper must come back for what a fault has kept back. */
 	if (cq->nheld)
 		sw_cq_ring_bell(cq, true);

@@ -6,7 +6,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-#include "softverbs/cm.h"
+#include "softverbs/net.h"
 
 #undef ibv_query_port
 #undef ibv_get_device_list
@@ -27,6 +27,8 @@ static void init_port(struct sw_device *dev, int n)
 	port->state = IBV_PORT_ACTIVE;
 	port->ngid = dev->p.ngid;
 	port->addr4 = htonl(0x7f000000u | (uint32_t)dev->index << 8 | (uint32_t)n);
+	if (!dev->index && n == 1 && sw_net_addr4())
+		port->addr4 = sw_net_addr4();
 	if (dev->p.link_layer == IBV_LINK_LAYER_INFINIBAND)
 		port->lid = (uint16_t)(dev->index * 16 + n);
 	g[0] = 0xfe; /* fe80::200:ff:fe00:n.p, as from a MAC address */
@@ -73,6 +75,7 @@ static int add(const char *name, const struct sw_persona *p, int ports)
 	dev->nports = ports;
 	dev->listed = true;
 	dev->qp_next = 0;
+	dev->qpn_base = SW_QPN_BASE;
 	sw_list_init(&dev->contexts);
 	dev->ibv.node_type = p->node;
 	dev->ibv.transport_type = p->transport;
@@ -209,6 +212,7 @@ static void removed(struct sw_device *dev)
 
 	dev->removed = true;
 	dev->listed = false;
+	sw_net_release_qpns(dev);
 	sw_list_del(&dev->link);
 	sw_each (l, &dev->contexts) {
 		struct sw_context *ctx = sw_outer(l, struct sw_context, link);
@@ -231,6 +235,9 @@ static void set_port(struct sw_device *dev, int n, bool up)
 		return;
 	dev->port[n].state = to;
 	sw_async_port(dev, n, up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+	for (uint32_t i = 0; i < dev->nqp; i++)
+		if (dev->qp[i])
+			sw_wire_state(dev->qp[i]);
 	/* What waited for the link goes on. */
 	for (uint32_t i = 0; up && i < dev->nqp; i++)
 		if (dev->qp[i]) {

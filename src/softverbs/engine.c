@@ -5,10 +5,13 @@
  * A request that can't be done yet (no receive posted, no peer) stays at the front with a deadline;
  * it is tried again when the peer changes (sw_kick) and given up when its time is over (sw_due).
  *
+ * If the peer is in another process a request that was sent is under way (from sq.una to sq.next)
+ * till wire_send.c has the answer; completions come in the order of the queue all the same.
+ *
  * An error's completion comes first, then its queue pair goes to the error state, which flushes the
  * rest (law 2.6).
  */
-#include "softverbs/ops.h"
+#include "softverbs/net.h"
 
 static struct sw_list waiting = {&waiting, &waiting};
 
@@ -38,6 +41,9 @@ void sw_complete_send(struct sw_qp *qp, uint32_t at, enum ibv_wc_status status, 
 	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
 	struct sw_cqe e;
 
+	qp->sq.una = at + 1;
+	if ((int32_t)(qp->sq.una - qp->sq.next) > 0)
+		qp->sq.next = qp->sq.una;
 	if (sw_early_slots(qp->dev))
 		qp->sq.tail = at + 1;
 	if (status == IBV_WC_SUCCESS && !qp->sig_all && !(w->flags & IBV_SEND_SIGNALED))
@@ -150,7 +156,7 @@ void sw_due(void)
 			qp->wait == SW_WAIT_RNR ? IBV_WC_RNR_RETRY_EXC_ERR : IBV_WC_RETRY_EXC_ERR;
 
 		sw_wait_stop(qp);
-		sw_complete_send(qp, qp->sq.next++, status, 0);
+		sw_complete_send(qp, qp->sq.una, status, 0);
 		sw_qp_error(qp);
 	}
 }
@@ -162,11 +168,11 @@ static const uint16_t rnr_10us[32] = {
 	2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 };
 
-static uint64_t rnr_time(const struct sw_qp *qp, const struct sw_qp *peer)
+static uint64_t rnr_time(const struct sw_qp *qp, uint8_t timer)
 {
 	if (qp->attr.rnr_retry == 7)
 		return SW_NEVER; /* law 3: 7 is for ever */
-	return (uint64_t)rnr_10us[peer->attr.min_rnr_timer & 31] * 10000u * qp->attr.rnr_retry;
+	return (uint64_t)rnr_10us[timer & 31] * 10000u * qp->attr.rnr_retry;
 }
 
 static uint64_t peer_time(const struct sw_qp *qp)
@@ -176,9 +182,9 @@ static uint64_t peer_time(const struct sw_qp *qp)
 	return (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
 }
 
-void sw_wait_rnr(struct sw_qp *qp, struct sw_qp *peer)
+void sw_wait_rnr(struct sw_qp *qp, uint8_t timer)
 {
-	wait_start(qp, SW_WAIT_RNR, rnr_time(qp, peer));
+	wait_start(qp, SW_WAIT_RNR, rnr_time(qp, timer));
 }
 
 void sw_wait_forever(struct sw_qp *qp)
@@ -191,7 +197,7 @@ void sw_wait_peer(struct sw_qp *qp)
 	wait_start(qp, SW_WAIT_PEER, peer_time(qp));
 }
 
-static bool link_up(const struct sw_qp *qp)
+bool sw_link_up(const struct sw_qp *qp)
 {
 	return qp->dev->port[qp->attr.port_num].state == IBV_PORT_ACTIVE;
 }
@@ -201,9 +207,9 @@ struct sw_qp *sw_peer(const struct sw_qp *qp)
 {
 	struct sw_qp *peer = sw_qp_find(qp->dest, qp->attr.dest_qp_num);
 
-	if (!peer || peer->dev->removed || peer->dest != qp->dev ||
-	    peer->attr.dest_qp_num != qp->ibv.qp_base.qp_num || !link_up(qp) || !link_up(peer) ||
-	    peer->ibv.qp_base.qp_type != qp->ibv.qp_base.qp_type)
+	if (qp->remote || !peer || peer->dev->removed || peer->dest != qp->dev ||
+	    peer->attr.dest_qp_num != qp->ibv.qp_base.qp_num || !sw_link_up(qp) ||
+	    !sw_link_up(peer) || peer->ibv.qp_base.qp_type != qp->ibv.qp_base.qp_type)
 		return NULL;
 	return peer->state == IBV_QPS_RTR || peer->state == IBV_QPS_RTS ||
 			       peer->state == IBV_QPS_SQD
@@ -222,21 +228,50 @@ static int step(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 	return sw_op(qp, at, byte_len);
 }
 
+/* One that has ended while others are under way keeps its completion till it's its turn. */
+static bool keeps_order(struct sw_qp *qp, uint32_t at, int st)
+{
+	qp->stalled = st != IBV_WC_SUCCESS;
+	if (qp->stalled)
+		qp->sq.next--; /* it is tried again when the others are through */
+	else
+		qp->swqe[at & qp->sq.mask].done = true;
+	return qp->stalled;
+}
+
 void sw_run(struct sw_qp *qp)
 {
 	while (qp->state == IBV_QPS_RTS && qp->sq.next != qp->sq.head) {
-		bool killed = !qp->wait && SW_STRIKE(SW_MESSAGE).action == SW_KILL;
+		bool killed = !qp->wait && !qp->stalled && SW_STRIKE(SW_MESSAGE).action == SW_KILL;
 		uint32_t at, byte_len = 0;
 		int st;
 
 		if (qp->state != IBV_QPS_RTS)
 			return; /* the fault took the device away */
+		if (killed && qp->sq.una != qp->sq.next) {
+			sw_complete_send(qp, qp->sq.una, IBV_WC_RETRY_EXC_ERR, 0);
+			sw_qp_error(qp);
+			return;
+		}
 		at = qp->sq.next++;
-		st = killed ? IBV_WC_RETRY_EXC_ERR : step(qp, at, &byte_len);
+		if (!qp->remote)
+			qp->sq.una = qp->sq.next; /* it ends here, whatever ends with it */
+		st = killed                            ? IBV_WC_RETRY_EXC_ERR
+		     : qp->swqe[at & qp->sq.mask].done ? IBV_WC_SUCCESS
+						       : step(qp, at, &byte_len);
 
+		if (st == SW_SENT)
+			continue;
 		if (st == SW_WAITING) {
 			qp->sq.next--;
+			if (!qp->remote)
+				qp->sq.una = qp->sq.next;
 			return;
+		}
+		if (qp->remote && qp->sq.una != at) {
+			if (keeps_order(qp, at, st))
+				return;
+			continue;
 		}
 		if (qp->wait)
 			sw_wait_stop(qp);
@@ -251,7 +286,9 @@ void sw_kick(struct sw_qp *qp)
 	struct sw_qp *peer =
 		sw_list_empty(&waiting) ? NULL : sw_qp_find(qp->dest, qp->attr.dest_qp_num);
 
-	if (peer && peer->wait)
+	if (qp->rx)
+		sw_wire_kick(qp);
+	if (peer && peer->wait && !peer->remote)
 		sw_run(peer);
 }
 
@@ -263,7 +300,7 @@ static struct sw_qp *next_sender(const struct sw_srq *srq)
 	sw_each (l, &waiting) {
 		struct sw_qp *qp = sw_outer(l, struct sw_qp, waiting), *peer = sw_peer(qp);
 
-		if (qp->state == IBV_QPS_RTS && peer && peer->srq == srq)
+		if (qp->state == IBV_QPS_RTS && peer && !qp->remote && peer->srq == srq)
 			return qp;
 	}
 	return NULL;
@@ -275,4 +312,6 @@ void sw_kick_srq(struct sw_srq *srq)
 
 	while (srq->rq.q.next != srq->rq.q.head && (qp = next_sender(srq)))
 		sw_run(qp);
+	if (sw_net_open)
+		sw_wire_kick_srq(srq);
 }

@@ -5,7 +5,7 @@
  *
  *	RESET -> INIT -> RTR -> RTS <-> SQD        any -> ERR, any -> RESET
  */
-#include "softverbs/sw.h"
+#include "softverbs/net.h"
 
 #define ACCESS IBV_QP_ACCESS_FLAGS
 #define CUR    IBV_QP_CUR_STATE
@@ -197,16 +197,19 @@ static int modify_iwarp(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 	return 0;
 }
 
-void sw_iwarp_connect(struct sw_qp *qp, struct sw_qp *to, uint8_t init_depth, uint8_t resp_res)
+void sw_iwarp_connect(struct sw_qp *qp, struct sw_device *dest, uint32_t qpn, uint8_t init_depth,
+		      uint8_t resp_res)
 {
-	qp->dest = to->dev;
-	qp->attr.dest_qp_num = to->ibv.qp_base.qp_num;
+	qp->dest = dest;
+	qp->attr.dest_qp_num = qpn;
+	qp->remote = !dest;
 	qp->attr.port_num = 1;
 	qp->attr.max_rd_atomic = init_depth;
 	qp->attr.max_dest_rd_atomic = resp_res;
 	qp->attr.qp_access_flags |=
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_RTS;
+	sw_wire_state(qp);
 }
 
 static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
@@ -239,6 +242,9 @@ static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 	if (to == IBV_QPS_SQD && qp->state != IBV_QPS_SQD && qp->attr.en_sqd_async_notify)
 		sw_async_qp(qp, IBV_EVENT_SQ_DRAINED);
 	qp->state = qp->ibv.qp_base.state = to;
+	if (mask & IBV_QP_DEST_QPN)
+		qp->remote = qp->dev->block && !sw_net_own_qpn(qp->attr.dest_qp_num);
+	sw_wire_state(qp);
 	/* Now it can receive what peers were retrying, and send what was posted. */
 	if (to == IBV_QPS_RTR || to == IBV_QPS_RTS) {
 		sw_kick(qp);

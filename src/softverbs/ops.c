@@ -5,7 +5,7 @@
  *
  * On UC nobody answers: what does not arrive, or is not allowed to, is lost and has succeeded.
  */
-#include "softverbs/ops.h"
+#include "softverbs/net.h"
 
 static bool unreliable(const struct sw_qp *qp)
 {
@@ -25,21 +25,22 @@ static int ended(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status
 	return (int)(iwarp ? IBV_WC_SUCCESS : status);
 }
 
-/* The responder refuses: what the requester sees, and what it means for the responder's QP. */
-static int refused(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status)
+/* siw makes no event for a key that it doesn't know. */
+void sw_refusal(struct sw_qp *peer, enum ibv_wc_status status, uint32_t rkey)
 {
-	if (!unreliable(qp) && !peer->dev->p.no_access_event)
-		sw_async_qp(peer, status == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
-								  : IBV_EVENT_QP_REQ_ERR);
-	return ended(qp, peer, status);
+	bool access = status == IBV_WC_REM_ACCESS_ERR;
+
+	if (unreliable(peer) || peer->dev->p.no_access_event ||
+	    (access && peer->dev->p.siw_events && !sw_rkey_known(peer->dev, rkey)))
+		return;
+	sw_async_qp(peer, access ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR);
 }
 
-/* siw makes no event for a key that it doesn't know. */
-static int no_access(struct sw_qp *qp, struct sw_qp *peer, uint32_t rkey)
+/* The responder refuses: what the requester sees, and what it means for the responder's QP. */
+static int refused(struct sw_qp *qp, struct sw_qp *peer, enum ibv_wc_status status, uint32_t rkey)
 {
-	if (peer->dev->p.siw_events && !sw_rkey_known(peer->dev, rkey))
-		return ended(qp, peer, IBV_WC_REM_ACCESS_ERR);
-	return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
+	sw_refusal(peer, status, rkey);
+	return ended(qp, peer, status);
 }
 
 /* No receive is posted. InfiniBand tries again; iWARP ends the connection, and the sender learns of
@@ -47,7 +48,7 @@ static int no_access(struct sw_qp *qp, struct sw_qp *peer, uint32_t rkey)
 static int no_receive(struct sw_qp *qp, struct sw_qp *peer)
 {
 	if (!qp->dev->p.no_rnr) {
-		sw_wait_rnr(qp, peer);
+		sw_wait_rnr(qp, peer->attr.min_rnr_timer);
 		return SW_WAITING;
 	}
 	return ended(qp, peer, IBV_WC_SUCCESS);
@@ -106,7 +107,7 @@ static int do_write(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const str
 	if (imm && !sw_can_take(peer))
 		return unreliable(qp) ? IBV_WC_SUCCESS : no_receive(qp, peer);
 	if (!sw_remote(peer, w->rkey, w->raddr, w->len, IBV_ACCESS_REMOTE_WRITE, &dst.p))
-		return no_access(qp, peer, w->rkey);
+		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR, w->rkey);
 	sw_copy(&dst, src, nsrc);
 	if (imm) {
 		struct ibv_wc wc = {
@@ -124,9 +125,8 @@ static int do_write(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const str
 	return IBV_WC_SUCCESS;
 }
 
-/* The local memory that a READ or an atomic fills. */
-static enum ibv_wc_status sink(struct sw_qp *qp, uint32_t at, struct sw_piece *out, uint32_t *n,
-			       uint64_t *len)
+enum ibv_wc_status sw_sink(struct sw_qp *qp, uint32_t at, struct sw_piece *out, uint32_t *n,
+			   uint64_t *len)
 {
 	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
 	unsigned int access = IBV_ACCESS_LOCAL_WRITE;
@@ -156,9 +156,9 @@ static int do_read(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct sw_
 	if (!qp->attr.max_rd_atomic)
 		return no_resources(qp);
 	if (!peer->attr.max_dest_rd_atomic)
-		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR);
+		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR, 0);
 	if (!sw_remote(peer, w->rkey, w->raddr, len, IBV_ACCESS_REMOTE_READ, &src.p))
-		return no_access(qp, peer, w->rkey);
+		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR, w->rkey);
 	if (len)
 		sw_copy(dst, &src, 1);
 	return IBV_WC_SUCCESS;
@@ -177,9 +177,9 @@ static int do_atomic(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct s
 	if (!qp->attr.max_rd_atomic)
 		return no_resources(qp);
 	if (!peer->attr.max_dest_rd_atomic || w->raddr % sizeof old)
-		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR);
+		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR, 0);
 	if (!sw_remote(peer, w->rkey, w->raddr, sizeof old, IBV_ACCESS_REMOTE_ATOMIC, &mem))
-		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR);
+		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR, w->rkey);
 	/* One lock guards every device: they are atomic to each other, not to the CPU. */
 	memcpy(&old, mem, sizeof old);
 	new = w->op == IBV_WR_ATOMIC_FETCH_AND_ADD ? old + w->atomic.compare_add
@@ -191,10 +191,23 @@ static int do_atomic(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, struct s
 	return IBV_WC_SUCCESS;
 }
 
-static bool reads(enum ibv_wr_opcode op)
+bool sw_reads(enum ibv_wr_opcode op)
 {
 	return op == IBV_WR_RDMA_READ || op == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       op == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* The peer is in another process; what needs no peer to be refused is refused here. */
+static int remote(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, uint32_t n,
+		  uint64_t len)
+{
+	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
+
+	if (!sw_reads(w->op))
+		return sw_wire_send(qp, at, local, n, w->len);
+	if (w->op != IBV_WR_RDMA_READ && len != sizeof(uint64_t))
+		return IBV_WC_LOC_LEN_ERR;
+	return qp->attr.max_rd_atomic ? sw_wire_send(qp, at, local, n, len) : no_resources(qp);
 }
 
 int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
@@ -210,11 +223,13 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 		return sw_op_bind(qp, w);
 	if (w->op == IBV_WR_LOCAL_INV)
 		return sw_op_inv(qp, w->imm);
-	st = reads(w->op) ? sink(qp, at, local, &n, &len) : sw_gather(qp, at, local, &n);
-	if (st != IBV_WC_SUCCESS && reads(w->op) && qp->dev->p.siw_events)
+	st = sw_reads(w->op) ? sw_sink(qp, at, local, &n, &len) : sw_gather(qp, at, local, &n);
+	if (st != IBV_WC_SUCCESS && sw_reads(w->op) && qp->dev->p.siw_events)
 		sw_async_qp(qp, IBV_EVENT_QP_ACCESS_ERR);
 	if (st != IBV_WC_SUCCESS)
-		return (int)(reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st));
+		return (int)(sw_reads(w->op) ? IBV_WC_LOC_PROT_ERR : sw_local_status(qp, st));
+	if (qp->remote)
+		return remote(qp, at, local, n, len);
 	peer = sw_peer(qp);
 	if (!peer && unreliable(qp))
 		return IBV_WC_SUCCESS;

@@ -28,6 +28,13 @@ struct sw_ah {
 
 /* ops.c: does the request in slot `at`. A status, or SW_WAITING after a sw_wait_*. */
 int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len);
+/* The local memory that a READ or an atomic fills. */
+enum ibv_wc_status sw_sink(struct sw_qp *qp, uint32_t at, struct sw_piece *out, uint32_t *n,
+			   uint64_t *len);
+/* READs and atomics. */
+bool sw_reads(enum ibv_wr_opcode op);
+/* The event at the responder's end of a request that is refused; rkey: the one that was wrong. */
+void sw_refusal(struct sw_qp *peer, enum ibv_wc_status status, uint32_t rkey);
 /* ud.c: the same for datagrams. */
 int sw_op_ud(struct sw_qp *qp, uint32_t at);
 void sw_grh_fill(uint8_t grh[SW_GRH], const union ibv_gid *src, const union ibv_gid *dst,
@@ -43,9 +50,10 @@ bool sw_remote(struct sw_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, uns
 	       uint8_t **at);
 
 /* engine.c */
-void sw_wait_rnr(struct sw_qp *qp, struct sw_qp *peer);
+void sw_wait_rnr(struct sw_qp *qp, uint8_t timer);
 void sw_wait_peer(struct sw_qp *qp);
 void sw_wait_forever(struct sw_qp *qp);
+bool sw_link_up(const struct sw_qp *qp);
 struct sw_qp *sw_peer(const struct sw_qp *qp);
 
 /* receive.c: a receive, out of the QP's queue or its SRQ. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Queue pairs: making, asking, destroying; the way to the error state and to RESET. */
-#include "softverbs/ops.h"
+#include "softverbs/net.h"
 
 int sw_rq_init(struct sw_rq *rq, uint32_t depth, uint32_t max_sge)
 {
@@ -76,12 +76,15 @@ static int check_init(struct sw_device *dev, const struct ibv_qp_init_attr *a)
 	return 0;
 }
 
-/* A place in the device's table; its number is the QP's. 0: no memory. */
-static uint32_t number(struct sw_device *dev, struct sw_qp *qp)
+/* A place in the device's table; its number is the QP's. 0, or an errno. */
+static int number(struct sw_device *dev, struct sw_qp *qp)
 {
 	struct sw_qp **t;
 	uint32_t from = dev->p.reuse_qpn ? 0 : dev->qp_next, n;
+	int err = sw_net_wanted() && !dev->block ? sw_net_claim_qpns(dev) : 0;
 
+	if (err)
+		return err;
 	for (uint32_t i = 0; i < dev->nqp; i++) {
 		uint32_t at = from + i;
 
@@ -89,13 +92,17 @@ static uint32_t number(struct sw_device *dev, struct sw_qp *qp)
 		if (!dev->qp[at]) {
 			dev->qp[at] = qp;
 			dev->qp_next = at + 1;
-			return at + SW_QPN_BASE;
+			qp->ibv.qp_base.qp_num = at + dev->qpn_base;
+			qp->ibv.qp_base.handle = at;
+			return 0;
 		}
 	}
 	n = dev->nqp ? dev->nqp * 2 : 64;
+	if (dev->block && n > SW_QPN_BLOCK)
+		return ENOMEM;
 	t = realloc(dev->qp, n * sizeof(struct sw_qp *));
 	if (!t)
-		return 0;
+		return ENOMEM;
 	memset(t + dev->nqp, 0, (n - dev->nqp) * sizeof(struct sw_qp *));
 	dev->qp = t;
 	dev->qp_next = dev->nqp;
@@ -105,7 +112,7 @@ static uint32_t number(struct sw_device *dev, struct sw_qp *qp)
 
 struct sw_qp *sw_qp_find(struct sw_device *dev, uint32_t qpn)
 {
-	uint32_t at = qpn - SW_QPN_BASE;
+	uint32_t at = dev ? qpn - dev->qpn_base : 0;
 
 	return dev && at < dev->nqp ? dev->qp[at] : NULL;
 }
@@ -133,13 +140,15 @@ static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool b
 		qp->cap.max_inline_data = qp->cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
 	if (sq_init(qp) ||
 	    sw_rq_init(&qp->rq, qp->cap.max_recv_wr, sw_sge_room(dev, qp->cap.max_recv_sge)) ||
-	    (builder && sw_builder_new(qp)) || !(qp->attr.dest_qp_num = number(dev, qp))) {
-		free_qp(qp);
+	    (builder && sw_builder_new(qp)))
 		*err = ENOMEM;
+	else
+		*err = number(dev, qp);
+	if (*err) {
+		free_qp(qp);
 		return NULL;
 	}
 	ibv = &qp->ibv.qp_base;
-	ibv->qp_num = qp->attr.dest_qp_num;
 	qp->attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RESET, .cap = qp->cap};
 	qp->pd = pd;
 	qp->scq = sw_cq(a->send_cq);
@@ -147,13 +156,13 @@ static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool b
 	qp->srq = a->srq ? sw_srq(a->srq) : NULL;
 	qp->sig_all = a->sq_sig_all != 0;
 	sw_list_init(&qp->waiting);
+	sw_list_init(&qp->busy);
 	ibv->context = pd->ibv.context;
 	ibv->qp_context = a->qp_context;
 	ibv->pd = &pd->ibv;
 	ibv->send_cq = a->send_cq;
 	ibv->recv_cq = a->recv_cq;
 	ibv->srq = a->srq;
-	ibv->handle = ibv->qp_num - SW_QPN_BASE;
 	ibv->state = IBV_QPS_RESET;
 	ibv->qp_type = a->qp_type;
 	pthread_mutex_init(&ibv->mutex, NULL);
@@ -271,6 +280,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 		return EBUSY;
 	}
 	sw_wait_stop(qp);
+	sw_wire_forget(qp);
 	sw_mw_forget_qp(qp);
 	/* On iWARP the QP is the connection's end of the stream. */
 	if (dev->p.transport == IBV_TRANSPORT_IWARP)
@@ -299,8 +309,8 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 
 static void flush_send(struct sw_qp *qp)
 {
-	while (qp->sq.next != qp->sq.head)
-		sw_complete_send(qp, qp->sq.next++, IBV_WC_WR_FLUSH_ERR, 0);
+	while (qp->sq.una != qp->sq.head)
+		sw_complete_send(qp, qp->sq.una, IBV_WC_WR_FLUSH_ERR, 0);
 }
 
 static void flush_recv(struct sw_qp *qp)
@@ -326,6 +336,7 @@ void sw_qp_error(struct sw_qp *qp)
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_ERR;
 	flush_recv(qp);
 	flush_send(qp);
+	sw_wire_state(qp);
 	/* On iWARP the QP and its connection end together. */
 	if (!was && qp->dev->p.transport == IBV_TRANSPORT_IWARP)
 		sw_cm_qp_ended(qp);
@@ -338,12 +349,13 @@ void sw_qp_error(struct sw_qp *qp)
 void sw_qp_reset(struct sw_qp *qp)
 {
 	sw_wait_stop(qp);
+	sw_wire_forget(qp);
 	sw_cq_forget(qp->scq, qp, !qp->dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !qp->dev->p.keep_cqes);
-	qp->sq.tail = qp->sq.next = qp->sq.head;
+	qp->sq.tail = qp->sq.una = qp->sq.next = qp->sq.head;
 	qp->rq.q.tail = qp->rq.q.next = qp->rq.q.head;
 	qp->dest = NULL;
-	qp->broken = false;
+	qp->broken = qp->remote = qp->stalled = false;
 	sw_mw_forget_qp(qp);
 	qp->attr = (struct ibv_qp_attr){.cap = qp->cap};
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_RESET;

@@ -83,6 +83,9 @@ struct sw_port {
 	uint16_t lid;
 };
 
+struct sw_listener;
+struct sw_tx;
+struct sw_rx;
 struct sw_key {
 	uint32_t lkey, rkey; /* 0xffffffff: not in use as such */
 	struct sw_mr *mr;
@@ -105,9 +108,12 @@ struct sw_device {
 	uint32_t nkey, key_next;
 	struct sw_qp **qp;
 	uint32_t nqp, qp_next;
+	uint32_t qpn_base;
+	uint32_t block;     /* net_addr.c: of QP numbers, under which other processes find it; 0: none */
+	struct sw_listener *listener[2];
 	int count[SV_NCOUNTERS];
 };
-#define SW_QPN_BASE 17u
+#define SW_QPN_BASE 17u /* of a device that other processes don't see */
 
 struct sw_context {
 	struct sw_device *dev;
@@ -272,6 +278,8 @@ void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop);
  */
 struct sw_queue {
 	uint32_t head, next, tail;
+	uint32_t una; /* send queues: the first that has no completion yet; next, or before it while
+		       * requests are under way to another process */
 	uint32_t depth, mask;
 	uint32_t max_sge;
 };
@@ -283,6 +291,7 @@ struct sw_swqe {
 	uint32_t len;
 	uint32_t imm; /* or the rkey to invalidate */
 	bool inl;
+	bool done;   /* it is, but one before it isn't */
 	bool summed; /* strict.c */
 	uint64_t sum;
 	uint32_t rkey;
@@ -331,6 +340,11 @@ struct sw_qp {
 	bool sig_all;
 	bool broken;            /* iWARP: the connection has ended, but this request had left */
 	struct sw_device *dest; /* where attr.dest_qp_num lives, from RTR on */
+	bool remote;            /* ... in another process */
+	bool stalled;           /* the next request has to wait for those under way */
+	struct sw_tx *tx;       /* wire_send.c: requests to there */
+	struct sw_rx *rx;       /* wire_recv.c: requests from there */
+	struct sw_list busy;    /* wire_ud.c: waits for room in a socket */
 	struct sw_queue sq;
 	struct sw_swqe *swqe;
 	struct ibv_sge *ssge; /* max_sge a slot */
@@ -352,8 +366,9 @@ struct ibv_qp *sw_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
 /* To the error state: everything still queued is flushed. */
 void sw_qp_error(struct sw_qp *qp);
 void sw_qp_reset(struct sw_qp *qp);
-/* One end of a connection that the cm made on iWARP. */
-void sw_iwarp_connect(struct sw_qp *qp, struct sw_qp *to, uint8_t init_depth, uint8_t resp_res);
+/* One end of a connection that the cm made on iWARP; dest NULL: the other is in another process. */
+void sw_iwarp_connect(struct sw_qp *qp, struct sw_device *dest, uint32_t qpn, uint8_t init_depth,
+		      uint8_t resp_res);
 int sw_rq_init(struct sw_rq *rq, uint32_t depth, uint32_t max_sge);
 void sw_rq_fini(struct sw_rq *rq);
 uint32_t sw_pow2(uint32_t n);

@@ -3,7 +3,7 @@
  * Datagrams: they arrive or they don't, and the sender never learns which. A receive takes 40 bytes
  * of header before the payload.
  */
-#include "softverbs/ops.h"
+#include "softverbs/net.h"
 
 struct member {
 	struct sw_list link;
@@ -12,26 +12,49 @@ struct member {
 };
 static struct sw_list members = {&members, &members};
 
-static void deliver(struct sw_qp *from, const struct sw_swqe *w, struct sw_qp *to,
-		    const struct sw_piece *src, uint32_t nsrc)
+/* The header of what the request sends, in this world's terms and between processes. */
+static void address(const struct sw_qp *from, const struct sw_swqe *w, struct sw_dgram *d)
 {
 	const struct ibv_ah_attr *av = &w->ud.av;
-	struct sw_piece pieces[SW_MAX_SGE + 1];
+	const struct sw_port *port = &from->dev->port[av->port_num];
 	bool own = w->ud.qkey & 0x80000000 && !from->dev->p.no_qkey_own;
-	uint32_t qkey = own ? from->attr.qkey : w->ud.qkey;
+
+	*d = (struct sw_dgram){
+		.len = w->len,
+		.src_qpn = from->ibv.qp_base.qp_num,
+		.dst_qpn = w->ud.qpn,
+		.qkey = own ? from->attr.qkey : w->ud.qkey,
+		.imm = w->imm,
+		.slid = port->lid,
+		.sl = av->sl & 15,
+		.tclass = av->grh.traffic_class,
+		.flow = av->grh.flow_label & 0xfffff,
+		.hop = av->grh.hop_limit,
+		.flags = (uint8_t)((w->op == IBV_WR_SEND_WITH_IMM ? SW_UD_IMM : 0) |
+				   (w->flags & IBV_SEND_SOLICITED ? SW_UD_SOLICITED : 0)),
+		.sgid = port->gid[av->grh.sgid_index],
+		.dgid = av->grh.dgid,
+	};
+}
+
+void sw_ud_deliver(struct sw_qp *to, const struct sw_dgram *d, const struct sw_piece *src,
+		   uint32_t nsrc)
+{
+	const struct ibv_global_route r = {
+		.traffic_class = d->tclass, .flow_label = d->flow, .hop_limit = d->hop};
+	struct sw_piece pieces[SW_MAX_SGE + 1];
 	uint8_t grh[SW_GRH];
 	enum ibv_wc_status st;
 	struct sw_taken t;
 
-	if (to->ibv.qp_base.qp_type != IBV_QPT_UD || to->attr.qkey != qkey || to->dev->removed ||
+	if (to->ibv.qp_base.qp_type != IBV_QPT_UD || to->attr.qkey != d->qkey || to->dev->removed ||
 	    (to->state != IBV_QPS_RTR && to->state != IBV_QPS_RTS && to->state != IBV_QPS_SQD) ||
 	    !sw_take(to, &t))
 		return;
-	sw_grh_fill(grh, &from->dev->port[av->port_num].gid[av->grh.sgid_index], &av->grh.dgid,
-		    &av->grh, w->len);
+	sw_grh_fill(grh, &d->sgid, &d->dgid, &r, d->len);
 	pieces[0] = (struct sw_piece){grh, SW_GRH};
 	memcpy(pieces + 1, src, nsrc * sizeof *src);
-	st = sw_scatter(to, &t, pieces, nsrc + 1, (uint64_t)w->len + SW_GRH);
+	st = sw_scatter(to, &t, pieces, nsrc + 1, (uint64_t)d->len + SW_GRH);
 	if (st != IBV_WC_SUCCESS) {
 		sw_receive_failed(to, &t, st);
 		return;
@@ -40,18 +63,18 @@ static void deliver(struct sw_qp *from, const struct sw_swqe *w, struct sw_qp *t
 	struct ibv_wc wc = {
 		.wr_id = t.wqe->wr_id,
 		.opcode = IBV_WC_RECV,
-		.byte_len = w->len + SW_GRH,
-		.src_qp = from->ibv.qp_base.qp_num,
+		.byte_len = d->len + SW_GRH,
+		.src_qp = d->src_qpn,
 		.wc_flags = IBV_WC_GRH,
-		.slid = from->dev->port[av->port_num].lid,
-		.sl = av->sl,
+		.slid = d->slid,
+		.sl = d->sl,
 	};
 
-	if (w->op == IBV_WR_SEND_WITH_IMM) {
+	if (d->flags & SW_UD_IMM) {
 		wc.wc_flags |= IBV_WC_WITH_IMM;
-		wc.imm_data = w->imm;
+		wc.imm_data = d->imm;
 	}
-	sw_complete_recv(to, &wc, t.upto, (w->flags & IBV_SEND_SOLICITED) != 0);
+	sw_complete_recv(to, &wc, t.upto, (d->flags & SW_UD_SOLICITED) != 0);
 }
 
 int sw_op_ud(struct sw_qp *qp, uint32_t at)
@@ -61,6 +84,7 @@ int sw_op_ud(struct sw_qp *qp, uint32_t at)
 	struct sw_piece src[SW_MAX_SGE];
 	enum ibv_wc_status st;
 	struct sw_device *dev;
+	struct sw_dgram d;
 	struct sw_qp *to;
 	struct sw_list *l;
 	uint32_t n;
@@ -73,20 +97,23 @@ int sw_op_ud(struct sw_qp *qp, uint32_t at)
 		return IBV_WC_LOC_QP_OP_ERR;
 	if (w->len > SW_MTU)
 		return qp->dev->p.ud_any_length ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
+	address(qp, w, &d);
 	if (av->is_global && av->grh.dgid.raw[0] == 0xff) {
 		sw_each (l, &members) {
 			struct member *m = sw_outer(l, struct member, link);
 
 			if (!memcmp(&m->gid, &av->grh.dgid, sizeof m->gid))
-				deliver(qp, w, m->qp, src, n);
+				sw_ud_deliver(m->qp, &d, src, n);
 		}
 		return IBV_WC_SUCCESS;
 	}
+	if (qp->dev->block && !sw_net_own_qpn(w->ud.qpn))
+		return sw_wire_dgram(qp, &d, src, n);
 	dev = av->is_global ? sw_port_by_gid(&av->grh.dgid, &port)
 			    : sw_port_by_lid(av->dlid, &port);
 	to = dev ? sw_qp_find(dev, w->ud.qpn) : NULL;
 	if (to)
-		deliver(qp, w, to, src, n);
+		sw_ud_deliver(to, &d, src, n);
 	return IBV_WC_SUCCESS;
 }
 
