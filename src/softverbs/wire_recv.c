@@ -35,7 +35,7 @@ static bool alive(const struct sw_rx *rx)
 
 static bool answers(const struct sw_qp *qp)
 {
-	return qp->ibv.qp_base.qp_type == IBV_QPT_RC && qp->remote && !qp->dev->removed &&
+	return qp->ibv.qp_base.qp_type != IBV_QPT_UD && qp->remote && !qp->dev->removed &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       sw_link_up(qp);
 }
@@ -228,6 +228,35 @@ static enum sw_io arrived(struct sw_rx *rx)
 	return rx->state == SW_RX_IDLE ? SW_IO_OK : SW_IO_AGAIN;
 }
 
+/* Of a payload that goes nowhere. */
+static enum sw_io eat(struct sw_rx *rx)
+{
+	enum sw_io io = sw_in_need(rx->s.fd, &rx->in, 1);
+	uint64_t left = rx->req.len - rx->done;
+	uint32_t have = rx->in.end - rx->in.at;
+
+	have = have < left ? have : (uint32_t)left;
+	rx->in.at += have;
+	rx->done += have;
+	return io;
+}
+
+static enum sw_io lose(struct sw_rx *rx)
+{
+	enum sw_io io = SW_IO_OK;
+
+	rx->lost = true;
+	rx->state = SW_RX_PAYLOAD;
+	if (rx->done < rx->req.len)
+		io = eat(rx);
+	return rx->done < rx->req.len ? io : done(rx);
+}
+
+static bool unreliable(const struct sw_rx *rx)
+{
+	return rx->qp->ibv.qp_base.qp_type == IBV_QPT_UC;
+}
+
 static enum sw_io payload(struct sw_rx *rx)
 {
 	struct sw_piece p[SW_MAX_SGE];
@@ -236,9 +265,11 @@ static enum sw_io payload(struct sw_rx *rx)
 	uint64_t k;
 	uint32_t n;
 
+	if (rx->lost)
+		return lose(rx);
 	st = sink(rx, p, &n);
 	if (st == IBV_WC_REM_ACCESS_ERR)
-		return sw_rx_no_access(rx);
+		return unreliable(rx) ? lose(rx) : sw_rx_no_access(rx);
 	if (st != IBV_WC_SUCCESS)
 		return bad_receive(rx, st);
 	n = sw_skip(p, n, rx->done);
@@ -253,7 +284,12 @@ static enum sw_io begin(struct sw_rx *rx)
 	struct sw_req *r = &rx->req;
 	struct sw_qp *qp = rx->qp;
 
+	if (rx->state != SW_RX_STALLED)
+		rx->done = 0;
+	rx->lost = false;
 	if (takes_receive(r) && !claim(rx)) {
+		if (unreliable(rx))
+			return lose(rx);
 		if (qp->dev->p.no_rnr)
 			return sw_rx_refuse(rx, IBV_WC_REM_OP_ERR); /* law 3 */
 		if (rx->state != SW_RX_STALLED)
@@ -261,7 +297,6 @@ static enum sw_io begin(struct sw_rx *rx)
 		rx->state = SW_RX_STALLED;
 		return SW_IO_AGAIN;
 	}
-	rx->done = 0;
 	rx->state = SW_RX_PAYLOAD;
 	return payload(rx);
 }
@@ -328,18 +363,10 @@ static enum sw_io skip(struct sw_rx *rx)
 {
 	bool carries =
 		sends(&rx->req) || rx->req.op == SW_REQ_WRITE || rx->req.op == SW_REQ_WRITE_IMM;
-	uint64_t left = carries ? rx->req.len - rx->done : 0;
-	uint32_t have;
 	enum sw_io io;
 
-	if (left) {
-		io = sw_in_need(rx->s.fd, &rx->in, 1);
-		have = rx->in.end - rx->in.at;
-		have = have < left ? have : (uint32_t)left;
-		rx->in.at += have;
-		rx->done += have;
-		return io;
-	}
+	if (carries && rx->done < rx->req.len)
+		return eat(rx);
 	io = sw_in_need(rx->s.fd, &rx->in, sizeof rx->req);
 	if (io != SW_IO_OK)
 		return io;

@@ -393,7 +393,7 @@ static void on_event(struct sw_sock *s, uint32_t events)
 
 void sw_wire_state(struct sw_qp *qp)
 {
-	if (qp->ibv.qp_base.qp_type != IBV_QPT_RC || (!qp->remote && !qp->tx && !qp->rx))
+	if (qp->ibv.qp_base.qp_type == IBV_QPT_UD || (!qp->remote && !qp->tx && !qp->rx))
 		return;
 	if (qp->state == IBV_QPS_ERR || qp->dev->removed)
 		sw_wire_tx_close(qp);
