@@ -24,6 +24,7 @@ struct sw_rx {
 	struct sw_req req;
 	bool begun; /* there was a request, `last` is its number */
 	bool ack;   /* it is done, and the peer hasn't been told */
+	bool lost;  /* UC: its payload goes nowhere */
 	uint32_t last;
 	uint64_t done; /* bytes of the payload, or of what is read */
 	/* A DATA on its way out. */
