@@ -84,7 +84,7 @@ SGP_API uint64_t sv_calls(const char *call);
  *	post_send doorbell EIO at 0        all is queued, yet it fails and leaves bad_wr alone
  *	completion drop at 5               it never comes
  *	completion delay 3 every 10        it comes three polls later
- *	completion duplicate at 0          or swap, status N, opcode N
+ *	completion duplicate at 0          or echo N, swap, status N, opcode N
  *	message kill at 100                a link that breaks: retries exceeded
  *	any down soft0 at 50               the link, at the fifty-first call of all
  *	message remove soft0 at 7          the whole device

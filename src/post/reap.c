@@ -348,7 +348,8 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 			sgp_note_origin(slot, raw);
 		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed))
+		/* A plain queue pair receives in RTR already, and may not send then. */
+		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && ep->id)
 			atomic_store_explicit(&ep->connected, true, memory_order_relaxed);
 	}
 	return end_slot(ep, side, slot);

@@ -92,7 +92,7 @@ int sgp_ep_reset(struct sgp_ep *ep)
 		return sgp_fail(EINVAL, "reset: an open endpoint is needed");
 	if (query(ep, &attr, &mask))
 		return -1;
-	was_made = attr.qp_state != IBV_QPS_RESET;
+	was_made = attr.qp_state != IBV_QPS_RESET && attr.port_num;
 	sgp_ep_stop_posts(ep);
 	err = to_reset(ep, &attr);
 	if (!err && was_made)

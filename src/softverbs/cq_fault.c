@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Completions that a rule strikes: lost, late, twice, out of order, with another status or opcode.
+ * Completions that a rule strikes: lost, late, twice (at once, or when it's long stale), out of
+ * order, with another status or opcode.
  * One that is kept back is counted in polls of its CQ, not in time, so that a run can be repeated;
  * the bell rings for it at once, since a sleeper would never poll.
  */
@@ -57,6 +58,10 @@ static bool struck(struct sw_cq *cq, struct sw_cqe *cqe)
 	case SW_DUPLICATE:
 		twin.srq = NULL; /* its slot is given back once */
 		sw_cq_insert(cq, &twin);
+		return false;
+	case SW_ECHO:
+		twin.srq = NULL;
+		(void)hold(cq, &twin, s.arg, false);
 		return false;
 	case SW_STATUS:
 		cqe->wc.status = (enum ibv_wc_status)s.arg;

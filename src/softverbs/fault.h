@@ -42,6 +42,7 @@ enum sw_action {
 	SW_DROP,      /* a completion is lost */
 	SW_DELAY,     /* ... comes `arg` polls later */
 	SW_DUPLICATE, /* ... comes twice */
+	SW_ECHO,      /* ... comes, and again `arg` polls later */
 	SW_SWAP,      /* ... comes after the next one */
 	SW_STATUS,    /* ... comes with status `arg` */
 	SW_OPCODE,    /* ... comes with opcode `arg` */

@@ -8,7 +8,8 @@
  *	TARGET:     a call without its prefix (reg_mr, post_send, connect ...) | any
  *	         |  completion | message
  *	ACTION:     fail ERRNO | midway | doorbell ERRNO                      (calls)
- *	         |  drop | delay N | duplicate | swap | status N | opcode N   (completions)
+ *	         |  drop | delay N | duplicate | echo N | swap | status N | opcode N
+ *	                                                              (completions)
  *	         |  kill                                                      (messages)
  *	         |  remove DEVICE | down DEVICE | up DEVICE                   (calls, messages)
  *	WHEN:       at N       only number N, counted from 0
@@ -150,6 +151,7 @@ static bool action(struct cursor *c, struct sw_rule *r)
 		{"drop", SW_DROP, .on = WC},
 		{"delay", SW_DELAY, .arg = true, .on = WC},
 		{"duplicate", SW_DUPLICATE, .on = WC},
+		{"echo", SW_ECHO, .arg = true, .on = WC},
 		{"swap", SW_SWAP, .on = WC},
 		{"status", SW_STATUS, .arg = true, .on = WC},
 		{"opcode", SW_OPCODE, .arg = true, .on = WC},

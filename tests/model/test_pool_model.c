@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "pool/pool.h"
+#include "rnd.h"
 #include "sgpool/sgpool.h"
 #include "sgpool/softverbs.h"
 
@@ -47,15 +48,6 @@ static void fail(int line, const char *what)
 	fprintf(stderr, "line %d, seed %lu, step %lu: %s is not so (errno %d: %s)\n", line, seed,
 		step, what, errno, sgp_errmsg());
 	abort();
-}
-
-/* xorshift64*, so that a seed means the same everywhere. */
-static uint32_t rnd(uint64_t *state)
-{
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return (uint32_t)((*state * 2685821657736338717ull) >> 32);
 }
 
 static struct sgp_pool *make_pool(struct ibv_pd *pd)

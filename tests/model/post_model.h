@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The queues against a model so simple that it cannot be wrong: a table of the operations that were
+ * accepted and not told of yet.
+ *
+ *      post_world.c  the device, its faults, the endpoints: what is made and ended
+ *      post_ops.c    the random operations, and what each answer may be
+ *      post_check.c  the invariant, after every step
+ *
+ * Everything happens in one thread, and time stands still but for one of the operations: a seed
+ * gives the same run again.
+ */
+#ifndef POST_MODEL_H
+#define POST_MODEL_H
+
+#include "post/ep.h"
+#include "rnd.h"
+#include "sgpool/sgpool.h"
+#include "sgpool/softverbs.h"
+
+enum {
+	EPS = 8,
+	OPS = 512, /* operations at once; their number is the low part of a context */
+	HELD = 48, /* references of the caller */
+	WCS = 8,   /* completions a poll */
+	CHUNKS = 96,
+	CHUNK = 256, /* bytes */
+	LIST = 8,    /* holds of the longest list */
+	CHAIN = 4,   /* lists posted at once */
+};
+
+/* An operation that was accepted. */
+struct op {
+	uint32_t serial; /* the other part of its context: no two operations have the same */
+	bool out;        /* accepted, and not told of */
+	bool recv, wanted, cancelled, handover, may_copy;
+	int ep;
+	uint8_t opcode; /* enum ibv_wc_opcode */
+	int nchunks;
+	struct sgp_chunk *chunk[LIST];
+	uint64_t length;
+	uint64_t seen; /* the step in which its slot was last found */
+};
+
+struct model_ep {
+	struct sgp_ep *ep;
+	bool closed;
+};
+
+struct world {
+	uint64_t rnd, step;
+	unsigned long seed;
+	bool faulty;  /* calls may fail, and completions may come wrong or not at all */
+	bool removed; /* the device */
+	bool dead;    /* the completion queue */
+	bool small_cq;
+	char device[16];
+	uint32_t depth;
+	int max_sge, flags, sig_all, eps;
+	struct ibv_context *verbs;
+	struct ibv_pd *pd;
+	struct sgp_pool *pool;
+	struct sgp_cq *cq;
+	struct sgp_wc *wc;
+	struct sgp_chunk *source, *target; /* what peers READ and WRITE */
+	struct model_ep ep[EPS];
+	struct op op[OPS];
+	uint32_t serials;
+	struct sgp_chunk *held[HELD];
+	int nheld;
+	/* What happened, so that a run can be seen to have tried everything. */
+	struct {
+		unsigned long posts, told, errors, cancels, resets, closes, refused, stale, retired,
+			eras, dead, removals;
+	} count;
+};
+
+extern struct world w;
+
+#define CHECK(x)                                                                                   \
+	do {                                                                                       \
+		if (!(x))                                                                          \
+			model_fail(__FILE__, __LINE__, #x);                                        \
+	} while (0)
+
+_Noreturn void model_fail(const char *file, int line, const char *what);
+
+static inline uint32_t pick(uint32_t n)
+{
+	return rnd(&w.rnd) % n;
+}
+
+static inline bool one_in(uint32_t n)
+{
+	return pick(n) == 0;
+}
+
+static inline void *op_context(const struct op *op)
+{
+	return (void *)((uintptr_t)op->serial * OPS + (uintptr_t)(op - w.op));
+}
+
+/* The operation of a context; one that is not out any more is an error of the library's. */
+struct op *op_of(void *context);
+
+/* post_world.c: an era is a world on a new device, with habits of its own. */
+void era_begin(void);
+void era_end(void);
+void new_faults(void);
+void make_endpoint(struct model_ep *e);
+void connect_endpoints(int pair);
+void take_events(void);
+
+/* post_ops.c */
+void random_operation(void);
+/* Everything that has been told of comes out of the queue. */
+void poll_all(void);
+void drop_held(int i);
+
+/* post_check.c */
+void check_world(void);
+
+#endif
