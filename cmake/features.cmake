@@ -5,6 +5,11 @@ pkg_check_modules(NUMA IMPORTED_TARGET numa)
 set(SGP_HAVE_NUMA ${NUMA_FOUND})
 include(CheckIncludeFile)
 check_include_file(sys/sdt.h SGP_HAVE_SDT)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::IBVERBS)
+check_c_source_compiles("#include <infiniband/verbs.h>
+int main(void) { return !IBV_ACCESS_RELAXED_ORDERING; }" SGP_HAVE_RELAXED_ORDERING)
+check_symbol_exists(ibv_reg_dmabuf_mr infiniband/verbs.h SGP_HAVE_DMABUF)
+unset(CMAKE_REQUIRED_LIBRARIES)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/config.h.in ${PROJECT_BINARY_DIR}/config/sgp_config.h)
 configure_file(${PROJECT_SOURCE_DIR}/include/sgpool/version.h.in
                ${PROJECT_BINARY_DIR}/include/sgpool/version.h)

@@ -55,6 +55,12 @@ enum {
 	 */
 	SGP_POOL_READ_SINK = 1 << 4,
 	SGP_POOL_WINDOWS = 1 << 5, /* memory windows may be bound to it */
+	/*
+	 * Devices may write it in any order (IBV_ACCESS_RELAXED_ORDERING): only a completion says that
+	 * data is there, never its last byte. Where the system or the device does not know or refuses
+	 * it, the memory is registered without.
+	 */
+	SGP_POOL_RELAXED_ORDERING = 1 << 6,
 };
 
 /* A size class: chunks of one size. */
@@ -66,6 +72,17 @@ struct sgp_class_attr {
 	uint32_t flags;    /* 0 */
 	size_t reserve;    /* so many chunks only SGP_GET_RESERVED may have; fewer are for the others */
 	size_t low_water;  /* a helper thread makes more when fewer are free; 0: none */
+};
+
+struct sgp_import;
+
+/* A region, as those are told of it who register the same memory elsewhere. */
+struct sgp_region_info {
+	void *addr;                /* its first byte; what devices call it, if it is not mapped */
+	size_t bytes;
+	size_t page_size;          /* of what backs it; 0 of imported memory: not known */
+	struct sgp_import *import; /* whose it is, NULL: the pool's own (sgpool/import.h) */
+	int mapped;                /* the processor can reach it */
 };
 
 /*
@@ -91,12 +108,25 @@ struct sgp_pool_attr {
 	/* Called now and then while they do, by the thread that grows the pool; NULL: not. */
 	void (*progress)(void *progress_arg, size_t bytes_done, size_t bytes);
 	void *progress_arg;
+	/*
+	 * For those who register the same memory elsewhere, as io_uring's fixed buffers: told of each
+	 * region once it is registered and before any of it is handed out, and of its end before it is
+	 * deregistered and unmapped. Regions come with creation and growth, go with trim and destroy;
+	 * imported memory is one too. *cookie is theirs, kept for the second call. They run in the thread
+	 * that grows, trims, imports or ends; they must not call the pool. NULL: not called.
+	 *
+	 * region_add returns 0; or -1 with an errno, which becomes that of the call that wanted the
+	 * memory, and the region is undone (region_remove is not called for it).
+	 */
+	int (*region_add)(void *region_arg, const struct sgp_region_info *region, void **cookie);
+	void (*region_remove)(void *region_arg, const struct sgp_region_info *region, void *cookie);
+	void *region_arg;
 };
 
 /*
- * Make a pool and register its memory on one protection domain.
+ * Make a pool and register its memory on one protection domain; sgp_pool_add_pd() adds others.
  *
- * pd: stays the caller's, and must outlive the pool. attr: read during the call only, but for what
+ * pd: stays the caller's, and must outlive the pool, or be removed from it first. attr: read during the call only, but for what
  * progress_arg points to.
  * Returns the pool, to be ended by sgp_pool_destroy(); NULL with errno, and nothing is left behind
  * (but for memory that the device would not let go of again, which stays mapped):
@@ -107,19 +137,54 @@ struct sgp_pool_attr {
  *   ENOBUFS     max_bytes is too small for the chunks asked for
  *   ENOSPC      64 protection domains are in use by sgpool
  *   EAGAIN      no thread for low_water or idle_ms
- *   another: the errno of ibv_reg_mr(3), ibv_query_device(3) or mbind(2)
+ *   another: the errno of ibv_reg_mr(3), ibv_query_device(3), mbind(2) or region_add()
  */
 SGP_API struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *attr);
 
 /*
  * End a pool: deregister and free its memory.
  *
- * Returns 0; -1 with EBUSY while a chunk is held (by the caller, a list, or a queue) or somebody
- * waits for one, and nothing is torn down; -1 with the errno of ibv_dereg_mr(3), and what could not
+ * Returns 0; -1 with EBUSY while a chunk is held (by the caller, a list, or a queue), somebody
+ * waits for one, or imported memory stands, and nothing is torn down; -1 with the errno of ibv_dereg_mr(3), and what could not
  * be deregistered stays, so that the call may be made again: it is the only one that the pool still
  * takes. No other thread may be using the pool.
  */
 SGP_API int sgp_pool_destroy(struct sgp_pool *pool);
+
+/*
+ * Register the pool's memory on one protection domain more, of the same device or another, while
+ * others use the pool: all regions that there are, imported ones too, and those that come.
+ *
+ * From the return on, chunks go through queue pairs of that domain as well, also those that were got
+ * before; lists find the right keys by themselves. pd: stays the caller's; it must not be deallocated
+ * before sgp_pool_remove_pd() or sgp_pool_destroy(). Up to 64 domains are in use by sgpool at once.
+ * Returns 0; -1 with errno, and the memory is registered where it was:
+ *   EEXIST      it has been added before
+ *   EOPNOTSUPP  the device takes no regions as long as the pool has or may need (its max_mr_size), or
+ *               lacks what SGP_POOL_WINDOWS, or a dma-buf that was imported, needs
+ *   ENOSPC      64 protection domains are in use by sgpool
+ *   EINVAL      no pool or no protection domain
+ *   EPERM       in a forked child
+ *   another: the errno of ibv_query_device(3) or ibv_reg_mr(3)
+ */
+SGP_API int sgp_pool_add_pd(struct sgp_pool *pool, struct ibv_pd *pd);
+
+/*
+ * Deregister the pool's memory from a protection domain, while others use the pool: so that its
+ * device can go. Any domain may be removed, also the first and the last one; a pool without any still
+ * keeps and hands out memory, but nothing of it can be posted until one is added.
+ *
+ * Chunks that are held keep their memory, and lists their chunks: posted on a queue pair of that
+ * domain they are refused with EXDEV, also if the list was built before. Keys that were told to
+ * others are dead.
+ * Returns 0; -1 with errno:
+ *   EBUSY   an endpoint or a shared receive queue of sgpool is on the domain; nothing changed
+ *   EINVAL  the pool is not on it
+ *   EPERM   in a forked child
+ *   another: of ibv_dereg_mr(3). Nothing can be posted there any more, but some of the registrations
+ *           stand; the call, or sgp_pool_add_pd(), may be made again.
+ */
+SGP_API int sgp_pool_remove_pd(struct sgp_pool *pool, struct ibv_pd *pd);
 
 /*
  * Add at least nchunks chunks of the class that serves size: more memory, registered now.
@@ -128,7 +193,7 @@ SGP_API int sgp_pool_destroy(struct sgp_pool *pool);
  *   EINVAL    nchunks is 0
  *   EMSGSIZE  size is larger than the largest class
  *   ENOBUFS   the class would pass its max_chunks, or the pool its max_bytes
- *   ENOMEM or another: as sgp_pool_create()
+ *   ENOMEM or another: as sgp_pool_create(), on any of the pool's protection domains
  */
 SGP_API int sgp_pool_grow(struct sgp_pool *pool, size_t size, size_t nchunks);
 
@@ -260,7 +325,11 @@ SGP_API void *sgp_chunk_addr(const struct sgp_chunk *chunk);
 /* The chunk's size in bytes: that of its class, at least what was asked for. */
 SGP_API size_t sgp_chunk_size(const struct sgp_chunk *chunk);
 
-/* The local key of the chunk's memory on the pool's first protection domain. Any value is legal, 0 too. */
+/*
+ * The local key of the chunk's memory on the pool's first protection domain: the one that it was made
+ * on, or, when that has been removed, the one that was added the longest ago. Any value is legal, 0
+ * too; 0 also when the pool is on none.
+ */
 SGP_API uint32_t sgp_chunk_lkey(const struct sgp_chunk *chunk);
 
 /*
@@ -269,6 +338,15 @@ SGP_API uint32_t sgp_chunk_lkey(const struct sgp_chunk *chunk);
  * allow; what they don't ends at the peer with IBV_WC_REM_ACCESS_ERR, whatever the key.
  */
 SGP_API uint32_t sgp_chunk_rkey(const struct sgp_chunk *chunk);
+
+/*
+ * The keys of the chunk's memory on one protection domain of the pool's. lkey, rkey: NULL where not
+ * wanted. They are good until the domain is removed from the pool, or the chunk is put.
+ *
+ * Returns 0; -1 with EXDEV: the pool is not on that domain. It takes a lock for a moment.
+ */
+SGP_API int sgp_chunk_keys(const struct sgp_chunk *chunk, const struct ibv_pd *pd, uint32_t *lkey,
+			   uint32_t *rkey);
 
 /* The pool that the chunk came from. */
 SGP_API struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk);
@@ -302,10 +380,10 @@ struct sgp_pool_stats {
 	uint64_t chunks;           /* made so far */
 	uint64_t free;             /* of these, in the pool, caches included */
 	uint64_t live;             /* of these, held by someone */
-	uint64_t regions;          /* pieces of memory, each registered once */
+	uint64_t regions;          /* pieces of memory, each registered once a protection domain */
 	uint64_t registrations;    /* calls of ibv_reg_mr(3) that succeeded, since creation */
 	uint64_t deregistrations;  /* calls of ibv_dereg_mr(3) that succeeded */
-	uint64_t bytes_registered; /* now */
+	uint64_t bytes_registered; /* now: memory, however many domains it is registered on */
 	uint64_t bytes_reserved;   /* addresses */
 	uint64_t page_size;        /* what the first region is backed by, in bytes */
 	uint64_t cached;           /* of the free ones, in the threads' caches */

@@ -29,7 +29,12 @@ enum {
 	SGP_SGL_FOREIGN = 1 << 0, /* some of it is neither registered nor held: inline only */
 };
 
-/* Read the members; change them through the functions only. */
+/*
+ * A list may be posted on every protection domain that its pools are on (sgp_pool_add_pd()). As it is
+ * built, sge[] has the lkeys of each pool's first one; a post on another puts that domain's into sge[],
+ * also when it is refused for another reason. The bits of pds and keys are the library's.
+ *
+ * Read the members; change them through the functions only. */
 struct sgp_sgl {
 	struct ibv_sge *sge;       /* [num_sge of max_sge] */
 	struct sgp_chunk **chunk;  /* [num_chunk of max_chunk] */
@@ -37,7 +42,8 @@ struct sgp_sgl {
 	int num_chunk, max_chunk;
 	uint64_t length;           /* bytes in all */
 	uint64_t pds;              /* protection domains on which every slice is registered */
-	uint32_t access;           /* IBV_ACCESS_* that every slice's registration has */
+	uint64_t keys;             /* those for which the lkeys in sge[] are good; see below */
+	uint32_t access;           /* IBV_ACCESS_* that every slice's registration has, and more bits */
 	uint32_t flags;            /* SGP_SGL_* */
 };
 
@@ -49,7 +55,8 @@ struct sgp_sgl {
 	struct ibv_sge name##_sge[n];                                                              \
 	struct sgp_chunk *name##_chunk[n];                                                         \
 	struct sgp_sgl name = {.sge = name##_sge, .chunk = name##_chunk, .max_sge = (n),           \
-			       .max_chunk = (n), .pds = UINT64_MAX, .access = UINT32_MAX}
+			       .max_chunk = (n), .pds = UINT64_MAX, .keys = UINT64_MAX,         \
+			       .access = UINT32_MAX}
 
 /*
  * Make *sgl an empty list over the caller's arrays sge[max_sge] and chunk[max_chunk], which must

@@ -20,7 +20,8 @@ static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab
 		    sgp_pool_chunk_at(pool, end) != chunk)
 			return "an address does not lead to its chunk";
 		if (chunk->owner != &slab->owner || chunk->slot != slab->cls->slot ||
-		    chunk->lkey != slab->owner.region.mr->lkey)
+		    (slab->owner.region.home &&
+		     chunk->lkey != sgp_region_lkey(&slab->owner.region)))
 			return "a descriptor does not fit its slab";
 	}
 	return NULL;

@@ -17,20 +17,54 @@ size_t sgp_chunk_size(const struct sgp_chunk *chunk)
 	return chunk->size;
 }
 
+/* The index of the pool's first domain; -1: it has none. */
+static int first_domain(const struct sgp_chunk *chunk)
+{
+	return atomic_load_explicit(&chunk->owner->pool->reg.first, memory_order_acquire);
+}
+
+uint32_t sgp_chunk_first_lkey(const struct sgp_chunk *chunk)
+{
+	int first = first_domain(chunk);
+
+	return first < 0 ? 0 : sgp_chunk_lkey_on(chunk, first);
+}
+
 uint32_t sgp_chunk_lkey(const struct sgp_chunk *chunk)
 {
-	return chunk->lkey;
+	return sgp_chunk_home(chunk) ? chunk->lkey : sgp_chunk_first_lkey(chunk);
 }
 
 uint32_t sgp_chunk_rkey(const struct sgp_chunk *chunk)
 {
-	return chunk->owner->region.mr->rkey;
+	int first = first_domain(chunk);
+
+	return first < 0 ? 0
+			 : atomic_load_explicit(&chunk->owner->region.keys[first].rkey,
+						memory_order_relaxed);
+}
+
+int sgp_chunk_keys(const struct sgp_chunk *chunk, const struct ibv_pd *pd, uint32_t *lkey,
+		   uint32_t *rkey)
+{
+	int index = sgp_pd_find(pd);
+
+	if (index < 0 || !sgp_chunk_is_on(chunk, index))
+		return sgp_fail(EXDEV, "the chunk is not registered on the protection domain");
+	if (lkey)
+		*lkey = sgp_chunk_lkey_on(chunk, index);
+	if (rkey)
+		*rkey = atomic_load_explicit(&chunk->owner->region.keys[index].rkey,
+					     memory_order_relaxed);
+	return 0;
 }
 
 void sgp_owner_describe(struct sgp_owner *owner, struct sgp_chunk *chunk, void *addr, uint32_t size)
 {
-	*chunk = (struct sgp_chunk){
-		.addr = addr, .owner = owner, .size = size, .lkey = owner->region.mr->lkey};
+	*chunk = (struct sgp_chunk){.addr = addr,
+				    .owner = owner,
+				    .size = size,
+				    .lkey = sgp_region_lkey(&owner->region)};
 }
 
 struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk)

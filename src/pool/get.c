@@ -181,7 +181,7 @@ int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags, struct sgp_c
 	for (i = 0; i < n; i++)
 		sge[i] = (struct ibv_sge){.addr = (uintptr_t)chunks[i]->addr,
 					  .length = (uint32_t)size,
-					  .lkey = chunks[i]->lkey};
+					  .lkey = sgp_chunk_lkey(chunks[i])};
 	return 0;
 }
 

@@ -40,7 +40,7 @@ static int add_slab(struct sgp_class *cls, size_t n)
 
 static size_t room_left(const struct sgp_slab *slab)
 {
-	return slab->room - slab->made;
+	return slab->owner.region.whole ? slab->room - slab->made : 0;
 }
 
 /* Put n chunks of the class's slabs into use, and serve who waited for them. */
@@ -93,10 +93,10 @@ static int grow_class(struct sgp_class *cls, size_t n, size_t most, struct sgp_w
 /* Growth of a class that lives. The growth lock is held. */
 static int grow_counted(struct sgp_class *cls, size_t n, size_t most, struct sgp_waiter **served)
 {
-	uint64_t before = cls->pool->reg.registrations, after;
+	uint64_t before = cls->pool->reg.nregions;
 	int ret = grow_class(cls, n, most, served);
 
-	for (after = cls->pool->reg.registrations; before < after; before++)
+	for (; before < cls->pool->reg.nregions; before++)
 		sgp_count(&cls->count.growths);
 	SGP_PROBE3(grow, cls->pool, cls->cut.size, ret ? 0 : n);
 	return ret;

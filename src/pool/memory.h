@@ -52,6 +52,14 @@ struct sgp_backing {
 
 SGP_API size_t sgp_page_size(void);
 
+/* The smallest pages that may back a region. */
+static inline size_t sgp_least_page(enum sgp_pages pages)
+{
+	if (pages == SGP_PAGES_REQUIRE_2M)
+		return (size_t)1 << 21;
+	return pages == SGP_PAGES_REQUIRE_1G ? (size_t)1 << 30 : sgp_page_size();
+}
+
 /* Round up to a multiple of to, a power of two. */
 static inline size_t sgp_round_up(size_t n, size_t to)
 {

@@ -19,7 +19,7 @@
 
 #define POOL_FLAGS                                                                                 \
 	(SGP_POOL_NUMA | SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE | SGP_POOL_REMOTE_ATOMIC |   \
-	 SGP_POOL_READ_SINK | SGP_POOL_WINDOWS)
+	 SGP_POOL_READ_SINK | SGP_POOL_WINDOWS | SGP_POOL_RELAXED_ORDERING)
 
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 {
@@ -177,13 +177,10 @@ static int check_attr(const struct sgp_pool_attr *attr)
 /* How long a region may be: the device's limit, the caller's, or one that can be given back. */
 static int set_backing(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 {
-	size_t page = sgp_page_size(), bytes = attr->region_bytes ? attr->region_bytes : GIB;
+	size_t page = sgp_least_page(attr->pages);
+	size_t bytes = attr->region_bytes ? attr->region_bytes : GIB;
 	uint32_t i;
 
-	if (attr->pages == SGP_PAGES_REQUIRE_2M)
-		page = 2 * MIB;
-	else if (attr->pages == SGP_PAGES_REQUIRE_1G)
-		page = GIB;
 	for (i = 0; i < pool->nclasses && !attr->region_bytes; i++)
 		if (pool->classes[i].cut.size > bytes)
 			bytes = sgp_round_up(pool->classes[i].cut.size, GIB);
@@ -341,7 +338,7 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 	memset(pool, 0, sizeof *pool);
 	if (init_classes(pool, attr))
 		goto free_pool;
-	if (sgp_registrar_open(&pool->reg, pd, attr->flags))
+	if (sgp_registrar_open(&pool->reg, pd, attr))
 		goto free_classes;
 	if (set_backing(pool, attr) || reserve(pool, attr))
 		goto close_registrar;

@@ -12,6 +12,7 @@
 #include <semaphore.h>
 
 #include "pool/centre.h"
+#include "pool/registrar.h"
 
 #define SGP_OCTAVES 64
 

@@ -1,125 +1,172 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory and its registration, see region.h. */
+/*
+ * Memory and its registrations, see region.h. All or nothing: what fails at one domain is undone at
+ * those before it.
+ */
 #include <errno.h>
-#include <inttypes.h>
-#include <stdbool.h>
 #include <string.h>
 
-#include "pool/chunk.h"
 #include "pool/errmsg.h"
-#include "pool/limits.h"
-#include "pool/region.h"
+#include "pool/registrar.h"
 
-/* IBV_ACCESS_* for SGP_POOL_*: what was asked for and no more. */
-static uint32_t access_for(const struct ibv_pd *pd, uint32_t flags)
+void sgp_region_init(struct sgp_region *region)
 {
-	bool iwarp = pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
-	uint32_t access = IBV_ACCESS_LOCAL_WRITE;
-
-	if (flags & SGP_POOL_REMOTE_READ)
-		access |= IBV_ACCESS_REMOTE_READ;
-	if (flags & SGP_POOL_REMOTE_WRITE || (flags & SGP_POOL_READ_SINK && iwarp))
-		access |= IBV_ACCESS_REMOTE_WRITE;
-	if (flags & SGP_POOL_REMOTE_ATOMIC)
-		access |= IBV_ACCESS_REMOTE_ATOMIC;
-	if (flags & SGP_POOL_WINDOWS)
-		access |= IBV_ACCESS_MW_BIND;
-	return access;
-}
-
-static bool has_windows(const struct ibv_device_attr *device)
-{
-	return device->max_mw > 0 && device->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
-								 IBV_DEVICE_MEM_WINDOW_TYPE_2B);
-}
-
-int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd, uint32_t flags)
-{
-	struct ibv_device_attr device = {0};
-	int ret = ibv_query_device(pd->context, &device), index;
-
-	if (ret) {
-		ret = sgp_provider_errno(ret);
-		return sgp_fail(ret, "ibv_query_device failed: %s", strerror(ret));
-	}
-	if (flags & SGP_POOL_WINDOWS && !has_windows(&device))
-		return sgp_fail(EOPNOTSUPP, "the device has no type 2 memory windows");
-	index = sgp_pd_acquire(pd);
-	if (index < 0)
-		return -1;
-	*reg = (struct sgp_registrar){.pd = pd,
-				      .pd_index = index,
-				      .access = access_for(pd, flags),
-				      .max_bytes = SIZE_MAX};
-	/* 0 is what a device says that has no limit. */
-	if (device.max_mr_size && device.max_mr_size < SIZE_MAX)
-		reg->max_bytes = (size_t)device.max_mr_size;
-	return 0;
-}
-
-void sgp_registrar_close(struct sgp_registrar *reg)
-{
-	sgp_pd_release(reg->pd_index);
-}
-
-/*
- * Why did ibv_reg_mr() fail? The kernel says ENOMEM over the limit, and EPERM to who may lock
- * nothing at all; but a device says ENOMEM too when it runs out of regions of its own.
- */
-static int explain(const struct sgp_registrar *reg, size_t bytes, int err)
-{
-	uint64_t held = reg->bytes, count = reg->registrations - reg->deregistrations;
-	struct sgp_memlock lock;
-	char state[160];
-
-	sgp_memlock_read(&lock);
-	lock.cap_unheeded = reg->pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
-	sgp_memlock_describe(&lock, state, sizeof state);
-	if ((err == ENOMEM || err == EPERM) && sgp_memlock_forbids(&lock, bytes, held))
-		return sgp_fail(err,
-				"registering %zu bytes failed: %s. The pool holds %" PRIu64
-				" bytes, %s. %s",
-				bytes, strerror(err), held, state, sgp_memlock_advice);
-	return sgp_fail(err,
-			"registering %zu bytes failed: %s. The pool holds %" PRIu64
-			" bytes in %" PRIu64 " regions; the limit on locked memory is not the "
-			"cause (%s)",
-			bytes, strerror(err), held, count, state);
+	atomic_init(&region->pds, 0);
+	atomic_init(&region->home, 0);
+	atomic_init(&region->access, 0);
+	region->whole = region->announced = region->read_only = region->unmapped = false;
+	region->dmabuf_fd = -1;
+	region->dmabuf_offset = 0;
+	region->piece = (struct sgp_piece){0};
+	region->next = NULL;
+	region->import = region->cookie = NULL;
+	memset(region->mr, 0, sizeof region->mr);
 }
 
 int sgp_region_back(struct sgp_region *region, struct sgp_memory *mem, size_t bytes,
 		    const struct sgp_backing *backing)
 {
-	*region = (struct sgp_region){0};
+	sgp_region_init(region);
 	return sgp_memory_commit(mem, bytes, backing, &region->piece);
+}
+
+static struct sgp_region_info info_of(const struct sgp_region *region)
+{
+	return (struct sgp_region_info){
+		.addr = region->piece.addr,
+		.bytes = region->piece.bytes,
+		.page_size = region->piece.page_size,
+		.import = region->import,
+		.mapped = !region->unmapped,
+	};
+}
+
+static int announce(struct sgp_region *region, const struct sgp_registrar *reg)
+{
+	struct sgp_region_info info = info_of(region);
+
+	if (region->announced)
+		return 0;
+	errno = 0;
+	if (reg->region_add && reg->region_add(reg->region_arg, &info, &region->cookie))
+		return errno > 0 ? errno : ECANCELED;
+	region->announced = true;
+	return 0;
+}
+
+static void renounce(struct sgp_region *region, const struct sgp_registrar *reg)
+{
+	struct sgp_region_info info = info_of(region);
+
+	if (region->announced && reg->region_remove)
+		reg->region_remove(reg->region_arg, &info, region->cookie);
+	region->announced = false;
+}
+
+/*
+ * Register it where it isn't; returns the domains where that was done now, and *err. If the
+ * descriptors had the key of one of these, they have none that is good now.
+ */
+static uint64_t fill_in(struct sgp_region *region, struct sgp_registrar *reg, int *err,
+			const struct sgp_domain **failed)
+{
+	uint64_t done = 0;
+
+	*err = 0;
+	for (unsigned int i = 0; i < reg->ndomains; i++) {
+		struct sgp_domain *domain = &reg->domain[i];
+
+		if (region->mr[domain->index] || domain->leaving)
+			continue;
+		*err = sgp_domain_register(domain, region, reg);
+		if (*err) {
+			*failed = domain;
+			break;
+		}
+		done |= UINT64_C(1) << domain->index;
+	}
+	atomic_fetch_and_explicit(&region->home, ~done, memory_order_release);
+	return done;
+}
+
+static void allow(struct sgp_region *region, const struct sgp_registrar *reg)
+{
+	for (unsigned int i = 0; i < reg->ndomains; i++)
+		if (region->mr[reg->domain[i].index] && !reg->domain[i].leaving)
+			sgp_domain_allow(&reg->domain[i], region);
+}
+
+/* The other way; stops at the first that fails. 0 or an errno. */
+static int take_off(struct sgp_region *region, struct sgp_registrar *reg, uint64_t pds)
+{
+	int err = 0;
+
+	for (unsigned int i = reg->ndomains; i-- > 0 && !err;) {
+		const struct sgp_domain *domain = &reg->domain[i];
+
+		if (region->mr[domain->index] && pds >> domain->index & 1)
+			err = sgp_domain_deregister(domain, region, reg);
+	}
+	return err;
 }
 
 int sgp_region_register(struct sgp_region *region, struct sgp_registrar *reg)
 {
-	size_t bytes = region->piece.bytes;
-	struct ibv_mr *mr = ibv_reg_mr(reg->pd, region->piece.addr, bytes, (int)reg->access);
+	const struct sgp_domain *failed = NULL;
+	uint64_t done;
+	int err;
 
-	if (!mr)
-		return explain(reg, bytes, sgp_provider_errno(-1));
-	region->mr = mr;
-	region->pds = 1ull << reg->pd_index;
-	region->access = reg->access;
-	reg->registrations++;
-	reg->bytes += bytes;
-	return 0;
+	atomic_store_explicit(&region->access, region->unmapped ? 0 : SGP_ACCESS_CPU,
+			      memory_order_relaxed);
+	done = fill_in(region, reg, &err, &failed);
+	if (!err && !(err = announce(region, reg))) {
+		int first = atomic_load_explicit(&reg->first, memory_order_relaxed);
+
+		allow(region, reg);
+		atomic_store_explicit(&region->home, first < 0 ? 0 : UINT64_C(1) << first,
+				      memory_order_release);
+		region->whole = true;
+		region->next = reg->regions;
+		reg->regions = region;
+		reg->nregions++;
+		reg->bytes += region->piece.bytes;
+		return 0;
+	}
+	/* What a device does not let go of now stays its own: nobody was told the key. */
+	(void)take_off(region, reg, done);
+	if (failed)
+		return sgp_registrar_explain(reg, failed, region, err);
+	return sgp_fail(err, "the region of %zu bytes was refused by who was told of it: %s",
+			region->piece.bytes, strerror(err));
+}
+
+static void unlink_region(struct sgp_registrar *reg, const struct sgp_region *region)
+{
+	struct sgp_region **at = &reg->regions;
+
+	while (*at != region)
+		at = &(*at)->next;
+	*at = region->next;
+	reg->nregions--;
+	reg->bytes -= region->piece.bytes;
 }
 
 int sgp_region_end(struct sgp_region *region, struct sgp_memory *mem, struct sgp_registrar *reg)
 {
-	int ret = ibv_dereg_mr(region->mr);
+	const struct sgp_domain *failed;
+	int err, again;
 
-	if (ret) {
-		ret = sgp_provider_errno(ret);
-		return sgp_fail(ret, "deregistering %zu bytes failed: %s", region->piece.bytes,
-				strerror(ret));
+	renounce(region, reg);
+	err = take_off(region, reg, UINT64_MAX);
+	if (err) {
+		fill_in(region, reg, &again, &failed);
+		allow(region, reg);
+		region->whole = !again && !announce(region, reg);
+		return sgp_fail(err, "deregistering %zu bytes failed: %s", region->piece.bytes,
+				strerror(err));
 	}
-	reg->deregistrations++;
-	reg->bytes -= region->piece.bytes;
-	sgp_memory_decommit(mem, &region->piece);
+	unlink_region(reg, region);
+	if (mem)
+		sgp_memory_decommit(mem, &region->piece);
 	return 0;
 }

@@ -61,7 +61,7 @@ static void init_descriptors(struct sgp_slab *slab, uint16_t slot)
 							     i * slab->cut.stride,
 						     .owner = &slab->owner,
 						     .size = slab->cut.size,
-						     .lkey = slab->owner.region.mr->lkey,
+						     .lkey = sgp_region_lkey(&slab->owner.region),
 						     .slot = slot};
 }
 
@@ -98,17 +98,18 @@ struct sgp_slab *sgp_slab_make(struct sgp_memory *mem, struct sgp_registrar *reg
 			       const struct sgp_cut *cut, size_t n, uint16_t slot,
 			       const struct sgp_backing *backing, struct sgp_slab **spares)
 {
-	struct sgp_region region;
+	struct sgp_piece piece;
 	struct sgp_slab *slab;
 
-	if (sgp_region_back(&region, mem, sgp_cut_bytes(cut, n), backing))
+	if (sgp_memory_commit(mem, sgp_cut_bytes(cut, n), backing, &piece))
 		return NULL;
-	slab = find_slab(sgp_cut_fit(cut, region.piece.bytes), spares);
+	slab = find_slab(sgp_cut_fit(cut, piece.bytes), spares);
 	if (!slab)
 		goto decommit;
-	if (sgp_region_register(&region, reg))
+	sgp_region_init(&slab->owner.region);
+	slab->owner.region.piece = piece;
+	if (sgp_region_register(&slab->owner.region, reg))
 		goto keep_slab;
-	slab->owner.region = region;
 	slab->owner.kind = &sgp_slab_kind;
 	slab->cut = *cut;
 	slab->leaving = false;
@@ -118,7 +119,7 @@ struct sgp_slab *sgp_slab_make(struct sgp_memory *mem, struct sgp_registrar *reg
 keep_slab:
 	make_spare(slab, spares);
 decommit:
-	sgp_memory_decommit(mem, &region.piece);
+	sgp_memory_decommit(mem, &piece);
 	return NULL;
 }
 

@@ -73,6 +73,7 @@ int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
 	if (sgp_check_fork())
 		return -1;
 	*stats = (struct sgp_pool_stats){
+		.regions = pool->reg.nregions,
 		.registrations = pool->reg.registrations,
 		.deregistrations = pool->reg.deregistrations,
 		.bytes_registered = pool->reg.bytes,
@@ -80,7 +81,6 @@ int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
 		.page_size = pool->page_size,
 		.nclasses = pool->nclasses,
 	};
-	stats->regions = stats->registrations - stats->deregistrations;
 	sgp_threads_lock();
 	for (i = 0; i < pool->nclasses; i++) {
 		read_class(&pool->classes[i], &cls);

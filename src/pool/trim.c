@@ -43,7 +43,10 @@ static size_t choose(struct sgp_class *cls, size_t keep)
 	return gone;
 }
 
-/* End what was chosen. A slab that the device keeps goes back into use. */
+/*
+ * End what was chosen. A slab that the device keeps goes back into use; if it can't even do that, it
+ * stays aside until the next trim.
+ */
 static int give_back(struct sgp_class *cls, struct sgp_waiter **served)
 {
 	struct sgp_slab *slab, *next;
@@ -59,6 +62,8 @@ static int give_back(struct sgp_class *cls, struct sgp_waiter **served)
 			continue;
 		}
 		err = errno;
+		if (!slab->owner.region.whole)
+			continue;
 		pthread_mutex_lock(&cls->lock);
 		sgp_centre_add_locked(cls, slab, slab->idle);
 		sgp_serve_locked(cls, served);

@@ -277,6 +277,7 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 	ep->pd_index = sgp_pd_acquire(attr->pd);
 	if (ep->pd_index < 0)
 		goto no_pd;
+	ep->pd_bit = ep->send.pd_bit = ep->recv.pd_bit = sgp_pd_bit(ep->pd_index);
 	if (make_receives(ep, attr))
 		goto no_receives;
 	if (sgp_cq_attach(ep->cq, ep, ep->send.depth + ep->recv.depth))

@@ -51,6 +51,7 @@ struct sgp_ep {
 	struct ibv_qp *qp;     /* NULL once destroyed */
 	uint32_t index;        /* place in the cq's table */
 	int pd_index;
+	uint64_t pd_bit; /* sgp_pd_bit() of it */
 	enum ibv_qp_type type;
 	bool iwarp;
 	bool sig_all;

@@ -9,6 +9,7 @@
 #include "pool/errmsg.h"
 #include "pool/probe.h"
 #include "post/plan.h"
+#include "post/sgl.h"
 
 /* On iWARP a provider may send large unsignalled messages from the buffer even after a later
  * completion (law 2.3): these are signalled. */
@@ -47,14 +48,11 @@ void sgp_count_refusal(struct sgp_ep *ep, int err)
 	}
 }
 
-int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl)
+int sgp_check_list(const struct sgp_ep *ep, struct sgp_sgl *sgl)
 {
 	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
 		return sgp_fail(ESHUTDOWN, "the endpoint is closing, disconnected or in error");
-	if (!(sgl->pds >> ep->pd_index & 1))
-		return sgp_fail(EXDEV, "memory that is not registered on the queue pair's "
-				       "protection domain");
-	return 0;
+	return sgp_sgl_key(sgl, ep->pd_index, ep->pd_bit);
 }
 
 int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)

@@ -31,8 +31,8 @@ struct sgp_plan {
 	bool own_signal; /* never left to a later completion */
 };
 
-/* What both sides refuse: 0; -1 with ESHUTDOWN or EXDEV. */
-int sgp_check_list(const struct sgp_ep *ep, const struct sgp_sgl *sgl);
+/* What both sides refuse, and the list's keys made the endpoint's: 0; -1 with ESHUTDOWN or EXDEV. */
+int sgp_check_list(const struct sgp_ep *ep, struct sgp_sgl *sgl);
 
 /* Whether the queue pair may send: 0; -1 with ENOTCONN, ESHUTDOWN, or the errno of ibv_query_qp(3).
  */

@@ -116,6 +116,7 @@ _Static_assert(sizeof(struct sgp_slot) == 128, "two cache lines");
 struct sgp_side {
 	struct sgp_lock lock;
 	uint64_t wr_base; /* side, generation, endpoint */
+	uint64_t pd_bit;  /* sgp_pd_bit() of its domain: whose keys its lists have */
 	uint32_t depth;   /* that the device was asked for; never more is posted */
 	uint32_t mask;    /* ring - 1 */
 	uint32_t head, tail;

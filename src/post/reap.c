@@ -166,6 +166,7 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 		sgl->num_sge += slot->num_sge - cut;
 	}
 	sgl->pds = leader->pds;
+	sgl->keys = side->pd_bit;
 	sgl->access = leader->access;
 }
 

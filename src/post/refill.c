@@ -259,7 +259,7 @@ static void offer(struct sgp_refill *r, struct sgp_chunk *const *chunk, struct i
 		slot->chunk[i] = c;
 		slot->sge[i] = (struct ibv_sge){.addr = (uintptr_t)c->addr + portion->offset,
 						.length = portion->size,
-						.lkey = c->lkey};
+						.lkey = sgp_chunk_lkey_on(c, r->pd_index)};
 		slot->pds &= sgp_chunk_pds(c);
 		slot->access &= sgp_chunk_access(c);
 	}
@@ -274,7 +274,7 @@ static void offer(struct sgp_refill *r, struct sgp_chunk *const *chunk, struct i
 static int check_chunks(const struct sgp_refill *r, struct sgp_chunk *const *chunk)
 {
 	for (int i = 0; i < r->nchunks; i++) {
-		if (!(sgp_chunk_pds(chunk[i]) >> r->pd_index & 1))
+		if (!sgp_chunk_is_on(chunk[i], r->pd_index))
 			return EXDEV;
 		if (!(sgp_chunk_access(chunk[i]) & IBV_ACCESS_LOCAL_WRITE))
 			return EACCES;

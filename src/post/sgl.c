@@ -71,6 +71,7 @@ static inline void account(struct sgp_sgl *sgl, const struct sgp_chunk *chunk, s
 	sgl->num_chunk++;
 	sgl->length += length;
 	sgl->pds &= sgp_chunk_pds(chunk);
+	sgl->keys &= sgp_chunk_home(chunk);
 	sgl->access &= sgp_chunk_access(chunk);
 }
 
@@ -166,8 +167,9 @@ static inline void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
 
 		if (!SGP_LIKELY(chunk->owner == owner)) {
 			owner = chunk->owner;
-			sgl->pds &= owner->region.pds;
-			sgl->access &= owner->region.access;
+			sgl->pds &= sgp_chunk_pds(chunk);
+			sgl->keys &= sgp_chunk_home(chunk);
+			sgl->access &= sgp_chunk_access(chunk);
 			end = 0; /* another registration: not joined */
 		}
 		if (SGP_LIKELY(addr != end) ||

@@ -15,6 +15,7 @@ static inline void sgp_sgl_reset(struct sgp_sgl *sgl)
 	sgl->num_chunk = 0;
 	sgl->length = 0;
 	sgl->pds = UINT64_MAX;
+	sgl->keys = UINT64_MAX;
 	sgl->access = UINT32_MAX;
 	sgl->flags = 0;
 }
@@ -22,6 +23,21 @@ static inline void sgp_sgl_reset(struct sgp_sgl *sgl)
 /* Cut the list to its first length bytes (at most all) and drop the holds that are not used then.
  */
 void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length);
+
+/*
+ * Give the list the lkeys of another protection domain. Returns 0; -1 with EXDEV: not all of it is
+ * registered there, or EFAULT: it has an SGE that is in none of its chunks.
+ */
+int sgp_sgl_rekey(struct sgp_sgl *sgl, int pd_index);
+
+/*
+ * See to it that the list can be posted on a protection domain: bit is its sgp_pd_bit(). 0, or -1 as
+ * sgp_sgl_rekey().
+ */
+static inline int sgp_sgl_key(struct sgp_sgl *sgl, int pd_index, uint64_t bit)
+{
+	return __builtin_expect((sgl->keys & bit) != 0, 1) ? 0 : sgp_sgl_rekey(sgl, pd_index);
+}
 
 /* Copy the list's bytes to a buffer of at least sgl->length. */
 void sgp_sgl_gather(const struct sgp_sgl *sgl, void *to);

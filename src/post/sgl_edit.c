@@ -38,6 +38,7 @@ static void copy_entries(struct sgp_sgl *dst, const struct sgp_sgl *src)
 	dst->num_chunk += src->num_chunk;
 	dst->length += src->length;
 	dst->pds &= src->pds;
+	dst->keys &= src->keys;
 	dst->access &= src->access;
 	dst->flags |= src->flags;
 }
@@ -150,6 +151,7 @@ int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *dst)
 	dst->num_chunk = holds;
 	dst->length = sgl->length - length;
 	dst->pds = sgl->pds;
+	dst->keys = sgl->keys;
 	dst->access = sgl->access;
 	dst->flags = sgl->flags;
 	sgp_sgl_cut(sgl, length);

@@ -86,6 +86,7 @@ static int make_slots(struct sgp_srq *srq, int max_sge, int max_chunk)
 	/* As many again for what is lost. */
 	if (sgp_side_init(&srq->side, 2 * srq->depth, max_sge, max_chunk, srq->single_threaded))
 		return -1;
+	srq->side.pd_bit = sgp_pd_bit(srq->pd_index);
 	slots = srq->side.mask + 1;
 	srq->use = calloc(slots, sizeof *srq->use);
 	srq->free = calloc(slots, sizeof *srq->free);

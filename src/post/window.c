@@ -145,7 +145,7 @@ static int check_slice(const struct sgp_ep *ep, const struct sgp_chunk *chunk, s
 	if (length > chunk->size || offset > chunk->size - length)
 		return sgp_fail(EFAULT, "bind: %zu bytes from %zu on, of a chunk of %u", length,
 				offset, chunk->size);
-	if (!(sgp_chunk_pds(chunk) >> ep->pd_index & 1))
+	if (!sgp_chunk_is_on(chunk, ep->pd_index))
 		return sgp_fail(EXDEV, "bind: memory of another protection domain");
 	if (!(sgp_chunk_access(chunk) & IBV_ACCESS_MW_BIND))
 		return sgp_fail(EACCES, "bind: the pool was made without SGP_POOL_WINDOWS");
@@ -170,7 +170,7 @@ int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *w, struct
 	}
 	wr.bind_mw.mw = w->mw;
 	wr.bind_mw.rkey = ibv_inc_rkey(w->rkey);
-	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = chunk->owner->region.mr,
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){.mr = sgp_chunk_mr_on(chunk, ep->pd_index),
 							 .addr = (uintptr_t)chunk->addr + offset,
 							 .length = length,
 							 .mw_access_flags = access};

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -44,8 +45,10 @@ static void make_side(struct rig *rig, struct rig_side *side)
 
 	side->pd = ibv_alloc_pd(side->id->verbs);
 	ck_assert_ptr_nonnull(side->pd);
-	side->pool = sgp_pool_create(side->pd, &pool);
+	side->pool = a->pool ? a->pool : sgp_pool_create(side->pd, &pool);
 	ck_assert_msg(side->pool != NULL, "%s", sgp_errmsg());
+	if (a->pool)
+		ck_assert_msg(!sgp_pool_add_pd(a->pool, side->pd), "%s", sgp_errmsg());
 	side->cq = sgp_cq_create(side->id->verbs, &cq);
 	ck_assert_msg(side->cq != NULL, "%s", sgp_errmsg());
 	side->wc = sgp_wc_alloc(side->cq, RIG_WC);
@@ -61,8 +64,7 @@ static void make_side(struct rig *rig, struct rig_side *side)
 
 void rig_prepare(struct rig *rig, const struct rig_attr *attr)
 {
-	struct sockaddr_in addr = {.sin_family = AF_INET,
-				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in addr = {.sin_family = AF_INET};
 	struct rdma_conn_param param = {.responder_resources = 4,
 					.initiator_depth = 4,
 					.rnr_retry_count = 7,
@@ -83,6 +85,9 @@ void rig_prepare(struct rig *rig, const struct rig_attr *attr)
 	if (!rig->attr.cqe)
 		rig->attr.cqe = 2 * (int)rig->attr.depth;
 
+	ck_assert_int_eq(inet_pton(AF_INET, attr && attr->addr ? attr->addr : "127.0.0.1",
+				   &addr.sin_addr),
+			 1);
 	rig->listen_events = rdma_create_event_channel();
 	a->events = rdma_create_event_channel();
 	ck_assert(rig->listen_events && a->events);
@@ -140,14 +145,18 @@ int rig_close_ep(struct rig_side *side)
 	return polled;
 }
 
-static void close_side(struct rig_side *side)
+static void close_side(struct rig *rig, struct rig_side *side)
 {
 	if (side->ep)
 		rig_close_ep(side);
 	sgp_wc_free(side->wc);
 	ck_assert_int_eq(sgp_cq_destroy(side->cq), 0);
-	rig_check_live(side, 0);
-	ck_assert_int_eq(sgp_pool_destroy(side->pool), 0);
+	if (rig->attr.pool) {
+		ck_assert_msg(!sgp_pool_remove_pd(side->pool, side->pd), "%s", sgp_errmsg());
+	} else {
+		rig_check_live(side, 0);
+		ck_assert_int_eq(sgp_pool_destroy(side->pool), 0);
+	}
 	ck_assert_int_eq(ibv_dealloc_pd(side->pd), 0);
 	if (side->events)
 		rdma_destroy_event_channel(side->events);
@@ -167,8 +176,8 @@ void rig_close(struct rig *rig)
 {
 	drop_events(rig->side[0].events);
 	drop_events(rig->listen_events);
-	close_side(&rig->side[0]);
-	close_side(&rig->side[1]);
+	close_side(rig, &rig->side[0]);
+	close_side(rig, &rig->side[1]);
 	ck_assert_int_eq(rdma_destroy_id(rig->listen_id), 0);
 	rdma_destroy_event_channel(rig->listen_events);
 }

@@ -42,6 +42,9 @@ struct rig_attr {
 	size_t small;   /* so many chunks of 64 bytes besides */
 	/* Change what an endpoint is made with; the side's pool and cq stand. */
 	void (*tune)(struct rig_side *side, struct sgp_ep_attr *ep);
+	/* Both sides' pool: the caller's, to which their domains are added. NULL: one for each. */
+	struct sgp_pool *pool;
+	const char *addr; /* a device's; 127.0.0.1 */
 };
 
 struct rig {

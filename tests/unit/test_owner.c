@@ -28,7 +28,9 @@ static void setup(void)
 {
 	rig_setup();
 	pool = rig_pool(4096, 8, 8);
-	owner = (struct sgp_owner){.kind = &kind, .pool = pool};
+	owner.kind = &kind;
+	owner.pool = pool;
+	sgp_region_init(&owner.region);
 	owner.region.piece = (struct sgp_piece){.addr = memory, .bytes = sizeof memory};
 	ck_assert_int_eq(sgp_region_register(&owner.region, &pool->reg), 0);
 	for (int i = 0; i < N; i++)
@@ -38,7 +40,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	ck_assert_int_eq(ibv_dereg_mr(owner.region.mr), 0);
+	ck_assert_int_eq(sgp_region_end(&owner.region, NULL, &pool->reg), 0);
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 	rig_teardown();
 }
@@ -47,8 +49,8 @@ START_TEST(test_last_put_releases)
 {
 	ck_assert_ptr_eq(sgp_chunk_addr(&chunk[0]), memory);
 	ck_assert_uint_eq(sgp_chunk_size(&chunk[0]), 4096);
-	ck_assert_uint_eq(sgp_chunk_lkey(&chunk[0]), owner.region.mr->lkey);
-	ck_assert_uint_eq(sgp_chunk_rkey(&chunk[0]), owner.region.mr->rkey);
+	ck_assert_uint_eq(sgp_chunk_lkey(&chunk[0]), owner.region.mr[pool->reg.first]->lkey);
+	ck_assert_uint_eq(sgp_chunk_rkey(&chunk[0]), owner.region.mr[pool->reg.first]->rkey);
 	ck_assert_ptr_eq(sgp_chunk_pool(&chunk[0]), pool);
 	/* The thread's magazine is open, and takes the pool's chunks; not these. */
 	sgp_chunk_put(sgp_pool_get(pool, 1, 0));
@@ -83,7 +85,7 @@ START_TEST(test_in_lists)
 	ck_assert_int_eq(sgp_sgl_append(&list, own[1], 0, 4096), 0);
 	/* The two are neighbours in one region. */
 	ck_assert_int_eq(list.num_sge, 3);
-	ck_assert_uint_eq(list.sge[1].lkey, owner.region.mr->lkey);
+	ck_assert_uint_eq(list.sge[1].lkey, owner.region.mr[pool->reg.first]->lkey);
 	ck_assert_uint_eq(list.sge[1].length, 4104);
 	ck_assert_int_eq(sgp_sgl_clone(&twin, &list), 0);
 	sgp_sgl_clear(&list);

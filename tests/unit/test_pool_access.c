@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pool/chunk.h"
 #include "pool_rig.h"
 #include "softverbs/sw.h"
 
@@ -27,12 +28,12 @@ static unsigned int access_of(uint32_t flags)
 	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
 	chunk = sgp_pool_get(pool, 1, 0);
 	ck_assert_ptr_nonnull(chunk);
-	mr = sw_outer(chunk->owner->region.mr, struct sw_mr, ibv);
+	mr = sw_outer(sgp_chunk_mr_on(chunk, chunk->owner->pool->reg.first), struct sw_mr, ibv);
 	access = mr->access;
 	ck_assert_uint_eq(sgp_chunk_rkey(chunk), mr->ibv.rkey);
 	ck_assert_uint_eq(sgp_chunk_lkey(chunk), mr->ibv.lkey);
 	/* What a list goes by. */
-	ck_assert_uint_eq(chunk->owner->region.access, access);
+	ck_assert_uint_eq(sgp_chunk_access(chunk), access | SGP_ACCESS_CPU);
 	sgp_chunk_put(chunk);
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 	return access;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "pool/limits.h"
+#include "pool/chunk.h"
 #include "pool_rig.h"
 
 #define MIB ((size_t)1 << 20)
@@ -174,7 +175,7 @@ START_TEST(test_max_mr_size_splits)
 	ck_assert_uint_eq(stats.bytes_registered, 56 * 65536);
 	ck_assert_int_eq(sgp_pool_get_bulk(pool, 65536, 0, chunk, 56), 0);
 	for (int i = 0; i < 56; i++) {
-		struct ibv_mr *mr = chunk[i]->owner->region.mr;
+		struct ibv_mr *mr = sgp_chunk_mr_on(chunk[i], pool->reg.first);
 		char *addr = sgp_chunk_addr(chunk[i]);
 
 		ck_assert_uint_le(mr->length, MIB);
@@ -260,7 +261,7 @@ START_TEST(test_hugepage_regions_are_whole_hugepages)
 	sgp_pool_stats(pool, &stats);
 	ck_assert_uint_eq(stats.regions, 1);
 	ck_assert_uint_eq(stats.page_size, 2 * MIB);
-	mr = pool->classes[0].slabs->owner.region.mr;
+	mr = pool->classes[0].slabs->owner.region.mr[pool->reg.first];
 	ck_assert_uint_eq(mr->length, 6 * MIB);
 	ck_assert_uint_eq((uintptr_t)mr->addr % (2 * MIB), 0);
 	/* What rounding left is used before anything is registered. */

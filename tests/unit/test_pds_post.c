@@ -1,0 +1,556 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One pool under the queues of several protection domains and devices. */
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pool/chunk.h"
+#include "pool/pool.h"
+#include "rig.h"
+
+#define PAGE   4096
+#define CHUNKS 64
+
+static struct sgp_pool *pool;
+static struct ibv_context *verbs;
+static struct ibv_pd *home; /* the pool's first domain, that no endpoint is on */
+static int context;
+
+/* Regions of two chunks: lists have neighbours that join and neighbours that can't. */
+static void make_pool(void)
+{
+	struct sgp_class_attr cls = {.size = PAGE, .chunks = CHUNKS};
+	struct sgp_pool_attr attr = {.classes = &cls,
+				     .nclasses = 1,
+				     .pages = SGP_PAGES_BASE,
+				     .region_bytes = 2 * PAGE,
+				     .flags = SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE};
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	verbs = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	home = ibv_alloc_pd(verbs);
+	pool = sgp_pool_create(home, &attr);
+	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+}
+
+static void setup(void)
+{
+	ck_assert_int_eq(sv_device_add("soft0", "soft", 1), 0);
+	ck_assert_int_eq(sv_device_add("soft1", "soft", 1), 0);
+	sv_strict(1);
+	make_pool();
+}
+
+static void teardown(void)
+{
+	struct sgp_pool_stats stats;
+
+	ck_assert_int_eq(sgp_pool_stats(pool, &stats), 0);
+	ck_assert_uint_eq(stats.live, 0);
+	ck_assert_ptr_null(sgp_pool_check(pool));
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(home), 0);
+	ck_assert_int_eq(ibv_close_device(verbs), 0);
+	ck_assert_msg(sv_strict_count() == 0, "%s", sv_strict_sentence(0));
+	rig_check_no_leak();
+}
+
+static const char *const addrs[] = {"127.0.0.1", "127.0.1.1"};
+
+static void open_on(struct rig *rig, int device)
+{
+	struct rig_attr attr = {.pool = pool, .addr = addrs[device], .cq_sge = 16, .max_sge = 8};
+
+	rig_open(rig, &attr);
+	ck_assert_str_eq(ibv_get_device_name(rig->side[0].id->verbs->device),
+			 device ? "soft1" : "soft0");
+	ck_assert_str_eq(ibv_get_device_name(rig->side[1].id->verbs->device),
+			 device ? "soft1" : "soft0");
+}
+
+/* n whole chunks as a list, filled with bytes that tell place and number. */
+static void fill_list(struct sgp_sgl *sgl, int n, int seed)
+{
+	ck_assert_msg(!sgp_sgl_get(sgl, pool, PAGE, n, 0), "%s", sgp_errmsg());
+	for (int i = 0; i < sgl->num_chunk; i++)
+		memset(sgp_chunk_addr(sgl->chunk[i]), seed + i, PAGE);
+}
+
+static void expect_bytes(const struct sgp_sgl *sgl, uint64_t from, int n, int seed)
+{
+	uint64_t at = from;
+
+	for (int i = 0; i < sgl->num_sge; i++) {
+		const uint8_t *p = (const uint8_t *)(uintptr_t)sgl->sge[i].addr;
+
+		for (uint32_t j = 0; j < sgl->sge[i].length; j++, at++)
+			ck_assert_uint_eq(p[j], (uint8_t)(seed + (int)(at / PAGE)));
+	}
+	ck_assert_uint_eq(at, (uint64_t)n * PAGE);
+}
+
+/* All SGEs carry the keys of the side's own domain. */
+static void expect_keys_of(const struct sgp_sgl *sgl, const struct rig_side *side)
+{
+	for (int i = 0; i < sgl->num_sge; i++) {
+		struct sgp_chunk *chunk =
+			sgp_pool_chunk_at(pool, (void *)(uintptr_t)sgl->sge[i].addr);
+		uint32_t lkey;
+
+		ck_assert_int_eq(sgp_chunk_keys(chunk, side->pd, &lkey, NULL), 0);
+		ck_assert_uint_eq(sgl->sge[i].lkey, lkey);
+	}
+}
+
+/* A message of n chunks from one side to the other; the received list stays in to->wc[0]. */
+static void carry(struct rig_side *from, struct rig_side *to, int n, int seed)
+{
+	SGP_SGL(out, 8);
+	SGP_SGL(in, 8);
+
+	ck_assert_int_eq(sgp_sgl_get(&in, pool, PAGE, n, 0), 0);
+	ck_assert_msg(!sgp_post_recvv(to->ep, &context, &in), "%s", sgp_errmsg());
+	fill_list(&out, n, seed);
+	ck_assert_msg(!sgp_post_sendv(from->ep, &context, &out, IBV_SEND_SIGNALED), "%s",
+		      sgp_errmsg());
+	rig_reap(from, 1);
+	ck_assert_int_eq(from->wc[0].status, IBV_WC_SUCCESS);
+	rig_reap(to, 1);
+	ck_assert_int_eq(to->wc[0].status, IBV_WC_SUCCESS);
+	expect_bytes(&to->wc[0].sgl, 0, n, seed);
+	expect_keys_of(&to->wc[0].sgl, to);
+}
+
+/*
+ * Cases 17 and 44b: two devices, one pool, queue pairs of one number; each list goes under its own
+ * device's keys and each completion to its own endpoint.
+ */
+START_TEST(test_two_devices)
+{
+	struct rig rig[2];
+
+	open_on(&rig[0], 0);
+	open_on(&rig[1], 1);
+	ck_assert_uint_eq(sgp_ep_qp(rig[0].side[0].ep)->qp_num,
+			  sgp_ep_qp(rig[1].side[0].ep)->qp_num);
+	for (int round = 0; round < 20; round++) {
+		for (int device = 0; device < 2; device++) {
+			struct rig_side *a = &rig[device].side[round % 2];
+			struct rig_side *b = &rig[device].side[1 - round % 2];
+
+			carry(a, b, 1 + round % 4, round + device);
+			ck_assert_ptr_eq(a->wc[0].ep, a->ep);
+			ck_assert_ptr_eq(b->wc[0].ep, b->ep);
+			sgp_sgl_clear(&b->wc[0].sgl);
+		}
+	}
+	rig_close(&rig[1]);
+	rig_close(&rig[0]);
+}
+END_TEST
+
+/* What one device brought goes on through the other, with a header in front. */
+START_TEST(test_forward)
+{
+	struct rig rig[2];
+	struct rig_side *out, *in;
+	struct sgp_chunk *header;
+	struct sgp_sgl *list;
+	SGP_SGL(room, 8);
+
+	open_on(&rig[0], 0);
+	open_on(&rig[1], 1);
+	out = &rig[0].side[0];
+	in = &rig[0].side[1];
+	carry(&rig[1].side[0], &rig[1].side[1], 3, 40);
+	list = &rig[1].side[1].wc[0].sgl;
+	header = rig_chunk(out, 39);
+	ck_assert_int_eq(sgp_sgl_prepend(list, header, 0, PAGE), 0);
+	ck_assert_int_eq(sgp_sgl_get(&room, pool, PAGE, 4, 0), 0);
+	ck_assert_int_eq(sgp_post_recvv(in->ep, &context, &room), 0);
+	ck_assert_msg(!sgp_post_sendv(out->ep, &context, list, IBV_SEND_SIGNALED), "%s",
+		      sgp_errmsg());
+	rig_reap(out, 1);
+	rig_reap(in, 1);
+	ck_assert_int_eq(in->wc[0].status, IBV_WC_SUCCESS);
+	expect_bytes(&in->wc[0].sgl, 0, 4, 39);
+	sgp_sgl_clear(&in->wc[0].sgl);
+	rig_close(&rig[1]);
+	rig_close(&rig[0]);
+}
+END_TEST
+
+/* One-sided, of more SGEs than a request takes; what comes back has this domain's keys. */
+START_TEST(test_split_and_handed_over)
+{
+	struct rig rig;
+	struct rig_side *a, *b;
+	SGP_SGL(list, 16);
+	SGP_SGL(target, 16);
+	uint32_t rkey;
+
+	open_on(&rig, 1);
+	a = &rig.side[0];
+	b = &rig.side[1];
+	fill_list(&target, 1, 7);
+	ck_assert_int_eq(sgp_chunk_keys(target.chunk[0], b->pd, NULL, &rkey), 0);
+	/* 12 pieces with gaps between: two requests. */
+	for (int i = 0; i < 12; i++) {
+		struct sgp_chunk *chunk = rig_chunk(a, 0);
+
+		ck_assert_int_eq(sgp_sgl_append(&list, chunk, 16, PAGE / 12), 0);
+	}
+	ck_assert_int_eq(list.num_sge, 12);
+	ck_assert_msg(!sgp_post_readv(a->ep, &context, &list, 0, target.sge[0].addr, rkey), "%s",
+		      sgp_errmsg());
+	rig_reap(a, 1);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+	ck_assert_int_eq(a->wc[0].sgl.num_sge, 12);
+	for (int i = 0; i < 12; i++) {
+		const uint8_t *p = (const uint8_t *)(uintptr_t)a->wc[0].sgl.sge[i].addr;
+
+		for (int j = 0; j < PAGE / 12; j++)
+			ck_assert_uint_eq(p[j], 7);
+	}
+	expect_keys_of(&a->wc[0].sgl, a);
+	sgp_sgl_clear(&a->wc[0].sgl);
+	sgp_sgl_clear(&target);
+	rig_close(&rig);
+}
+END_TEST
+
+/* Every way to make a list, posted where its first keys are not good. */
+START_TEST(test_every_kind_of_list)
+{
+	struct rig rig;
+	struct rig_side *a, *b;
+	SGP_SGL(whole, 8);
+	SGP_SGL(rest, 8);
+	SGP_SGL(twin, 8);
+	SGP_SGL(room, 8);
+
+	open_on(&rig, 1);
+	a = &rig.side[0];
+	b = &rig.side[1];
+	for (int way = 0; way < 5; way++) {
+		struct sgp_sgl *list = &whole;
+		uint64_t from = 0;
+
+		fill_list(&whole, 4, way);
+		if (way == 1) {
+			ck_assert_int_eq(sgp_sgl_split(&whole, 3 * PAGE / 2, &rest), 0);
+			from = 3 * PAGE / 2;
+			sgp_sgl_clear(&whole);
+			list = &rest;
+		} else if (way == 2) {
+			ck_assert_int_eq(sgp_sgl_clone(&twin, &whole), 0);
+			sgp_sgl_clear(&whole);
+			list = &twin;
+		} else if (way == 3) {
+			/* Holds that no SGE uses, before and between. */
+			ck_assert_int_eq(sgp_sgl_prepend(&whole, rig_chunk(a, 0), 0, 0), 0);
+			ck_assert_int_eq(sgp_sgl_append(&whole, rig_chunk(a, 0), 0, 0), 0);
+		} else if (way == 4) {
+			/* From the raw addresses. */
+			for (int i = 0; i < whole.num_sge; i++)
+				ck_assert_int_eq(sgp_sgl_append_addr(
+							 &rest, pool,
+							 (const void *)(uintptr_t)whole.sge[i].addr,
+							 whole.sge[i].length),
+						 0);
+			sgp_sgl_clear(&whole);
+			list = &rest;
+		}
+		ck_assert_int_eq(sgp_sgl_get(&room, pool, PAGE, 4, 0), 0);
+		ck_assert_int_eq(sgp_post_recvv(b->ep, &context, &room), 0);
+		ck_assert_int_eq(list->keys & sgp_pd_bit(sgp_pd_find(a->pd)), 0);
+		ck_assert_msg(!sgp_post_sendv(a->ep, &context, list, IBV_SEND_SIGNALED), "%s",
+			      sgp_errmsg());
+		rig_reap(a, 1);
+		ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+		rig_reap(b, 1);
+		expect_bytes(&b->wc[0].sgl, from, 4, way);
+		sgp_sgl_clear(&b->wc[0].sgl);
+	}
+	rig_close(&rig);
+}
+END_TEST
+
+/* A queue pair on a domain that is not the pool's: nothing reaches the provider. */
+START_TEST(test_unknown_domain)
+{
+	struct rig rig;
+	struct rig_side *a, *b;
+	struct sgp_ep_attr attr;
+	struct sgp_window *window;
+	uint64_t sends, recvs;
+	SGP_SGL(list, 8);
+
+	open_on(&rig, 0);
+	a = &rig.side[0];
+	b = &rig.side[1];
+	ck_assert_int_eq(sgp_ep_close(a->ep, 100), 0);
+	ck_assert_int_eq(sgp_ep_destroy(a->ep), 0);
+	a->ep = NULL;
+	fill_list(&list, 3, 1);
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, b->pd), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "endpoint"));
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, a->pd), 0);
+	attr = (struct sgp_ep_attr){
+		.cq = a->cq,
+		.pd = a->pd,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 8, .max_recv_sge = 8}};
+	a->ep = sgp_ep_create(NULL, &attr);
+	ck_assert_msg(a->ep != NULL, "%s", sgp_errmsg());
+	sends = sv_calls("post_send");
+	recvs = sv_calls("post_recv");
+	ck_assert_int_eq(sgp_post_sendv(a->ep, &context, &list, 0), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	ck_assert_int_eq(sgp_post_recvv(a->ep, &context, &list), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	window = sgp_window_create(a->ep);
+	ck_assert_ptr_nonnull(window);
+	ck_assert_int_eq(sgp_post_bind(a->ep, &context, window, list.chunk[0], 0, 1,
+				       IBV_ACCESS_REMOTE_READ, 0),
+			 -1);
+	ck_assert_int_eq(errno, EXDEV);
+	ck_assert_int_eq(sgp_window_destroy(window), 0);
+	ck_assert_uint_eq(sv_calls("post_send"), sends);
+	ck_assert_uint_eq(sv_calls("post_recv"), recvs);
+	ck_assert_int_eq(list.num_chunk, 3);
+	expect_bytes(&list, 0, 3, 1);
+	sgp_sgl_clear(&list);
+	ck_assert_int_eq(sgp_ep_close(a->ep, 0), 0);
+	ck_assert_int_eq(sgp_ep_destroy(a->ep), 0);
+	a->ep = NULL;
+	ck_assert_int_eq(rdma_destroy_id(a->id), 0);
+	ck_assert_int_eq(sgp_pool_add_pd(pool, a->pd), 0);
+	rig_close(&rig);
+}
+END_TEST
+
+/* An endpoint without a connection, which can post receives. */
+static struct sgp_ep *receiver(struct sgp_cq *cq, struct ibv_pd *pd)
+{
+	struct sgp_ep_attr attr = {
+		.cq = cq,
+		.pd = pd,
+		.cap = {.max_send_wr = 2, .max_recv_wr = 2, .max_send_sge = 2, .max_recv_sge = 2}};
+	struct sgp_ep *ep = sgp_ep_create(NULL, &attr);
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+
+	ck_assert_msg(ep != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(
+		ibv_modify_qp(sgp_ep_qp(ep), &init,
+			      IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS),
+		0);
+	return ep;
+}
+
+static void end_receiver(struct sgp_ep *ep, struct sgp_cq *cq)
+{
+	struct sgp_wc *wc = sgp_wc_alloc(cq, 4);
+
+	ck_assert_int_eq(sgp_ep_close(ep, 100), 0);
+	while (sgp_poll(cq, 4, wc) > 0)
+		;
+	sgp_wc_free(wc);
+	ck_assert_int_eq(sgp_ep_destroy(ep), 0);
+}
+
+/*
+ * A list that was built, and given its keys, before its domain was removed. The index may be another
+ * domain's then, or the same domain's with other keys: the old keys go nowhere.
+ */
+static void old_list(bool same_domain)
+{
+	struct sgp_cq_attr cq_attr = {.cqe = 16};
+	struct sgp_cq *cq = sgp_cq_create(verbs, &cq_attr);
+	struct ibv_pd *pd = ibv_alloc_pd(verbs), *fill[SGP_MAX_PDS];
+	struct sgp_ep *ep;
+	int index, n = 0;
+	uint32_t old, now;
+	SGP_SGL(list, 2);
+
+	ck_assert_int_eq(sgp_sgl_append(&list, sgp_pool_get(pool, PAGE, 0), 0, PAGE), 0);
+	ck_assert_int_eq(sgp_pool_add_pd(pool, pd), 0);
+	index = sgp_pd_find(pd);
+	if (same_domain)
+		sgp_pd_join(pd); /* as another pool would */
+	ep = receiver(cq, pd);
+	/* Refused, but it has the keys now. */
+	sv_fail_nth("post_recv", 0, ENOMEM);
+	ck_assert_int_eq(sgp_post_recvv(ep, &context, &list), -1);
+	ck_assert_int_eq(errno, ENOMEM);
+	old = list.sge[0].lkey;
+	ck_assert_uint_eq(old, sgp_chunk_lkey_on(list.chunk[0], index));
+	end_receiver(ep, cq);
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, pd), 0);
+	if (!same_domain) {
+		/* All other indices taken: the next one gets this. */
+		for (; n < SGP_MAX_PDS; n++) {
+			fill[n] = ibv_alloc_pd(verbs);
+			if (sgp_pd_join(fill[n]) == index)
+				break;
+		}
+		ck_assert_int_lt(n, SGP_MAX_PDS);
+		ibv_dealloc_pd(pd);
+		pd = fill[n];
+	}
+	ep = receiver(cq, pd);
+	ck_assert_int_eq(sgp_pd_find(pd), index);
+	ck_assert_int_eq(sgp_post_recvv(ep, &context, &list), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	ck_assert_int_eq(list.num_chunk, 1);
+	/* Where the pool comes back, under new keys. */
+	ck_assert_int_eq(sgp_pool_add_pd(pool, pd), 0);
+	now = sgp_chunk_lkey_on(list.chunk[0], index);
+	ck_assert_uint_ne(now, old);
+	sv_fail_nth("post_recv", 0, ENOMEM);
+	ck_assert_int_eq(sgp_post_recvv(ep, &context, &list), -1);
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_uint_eq(list.sge[0].lkey, now);
+	sv_fail_nth("post_recv", 0, 0);
+	ck_assert_msg(!sgp_post_recvv(ep, &context, &list), "%s", sgp_errmsg());
+	end_receiver(ep, cq);
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, pd), 0);
+	for (int i = 0; i <= n && !same_domain; i++) {
+		sgp_pd_leave(sgp_pd_find(fill[i]));
+		ibv_dealloc_pd(fill[i]);
+	}
+	if (same_domain) {
+		sgp_pd_leave(index);
+		ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+	}
+	ck_assert_int_eq(sgp_cq_destroy(cq), 0);
+}
+
+START_TEST(test_old_list_same_domain)
+{
+	old_list(true);
+}
+END_TEST
+
+START_TEST(test_old_list_other_domain)
+{
+	old_list(false);
+}
+END_TEST
+
+/* A device is pulled out: its domain goes, chunks that are held stay, the other device goes on. */
+START_TEST(test_device_goes)
+{
+	struct rig rig[2];
+	struct sgp_chunk *held;
+	struct ibv_pd *gone;
+	SGP_SGL(list, 8);
+
+	open_on(&rig[0], 0);
+	open_on(&rig[1], 1);
+	/* The first domain of the pool is that device's. */
+	gone = rig[1].side[0].pd;
+	carry(&rig[1].side[0], &rig[1].side[1], 2, 3);
+	held = rig_chunk(&rig[1].side[0], 9);
+	fill_list(&list, 3, 11);
+	ck_assert_int_eq(sv_device_remove("soft1"), 0);
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, gone), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_ptr_nonnull(sgp_chunk_addr(held));
+	/* What had come in through it goes out through the other. */
+	ck_assert_msg(!sgp_post_sendv(rig[0].side[0].ep, &context, &rig[1].side[1].wc[0].sgl, 0),
+		      "%s", sgp_errmsg());
+	carry(&rig[0].side[1], &rig[0].side[0], 4, 5);
+	sgp_sgl_clear(&rig[0].side[0].wc[0].sgl);
+	rig_close(&rig[1]);
+	carry(&rig[0].side[1], &rig[0].side[0], 2, 6);
+	sgp_sgl_clear(&rig[0].side[0].wc[0].sgl);
+	ck_assert_int_eq(*(char *)sgp_chunk_addr(held), 9);
+	sgp_chunk_put(held);
+	expect_bytes(&list, 0, 3, 11);
+	sgp_sgl_clear(&list);
+	rig_close(&rig[0]);
+}
+END_TEST
+
+/* Threads post on one device all the time while domains come and go. */
+static atomic_bool stop;
+
+static void *come_and_go(void *arg)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(arg);
+
+	for (int i = 0; !stop || i < 3; i++) {
+		ck_assert_int_eq(sgp_pool_add_pd(pool, pd), 0);
+		ck_assert_int_eq(sgp_pool_remove_pd(pool, pd), 0);
+		usleep(500); /* the device's lock is not a fair one */
+	}
+	ibv_dealloc_pd(pd);
+	return NULL;
+}
+
+static void *build(void *arg)
+{
+	(void)arg;
+	while (!stop) {
+		SGP_SGL(list, 4);
+
+		if (!sgp_sgl_get(&list, pool, PAGE, 3, 0))
+			sgp_sgl_clear(&list);
+	}
+	return NULL;
+}
+
+START_TEST(test_threads)
+{
+	struct rig rig;
+	pthread_t thread[3];
+
+	open_on(&rig, 0);
+	stop = false;
+	pthread_create(&thread[0], NULL, come_and_go, rig.side[0].id->verbs);
+	pthread_create(&thread[1], NULL, come_and_go, rig.side[0].id->verbs);
+	pthread_create(&thread[2], NULL, build, NULL);
+	for (int round = 0; round < 60; round++) {
+		struct rig_side *to = &rig.side[round % 2];
+
+		carry(&rig.side[1 - round % 2], to, 1 + round % 4, round);
+		sgp_sgl_clear(&to->wc[0].sgl);
+	}
+	stop = true;
+	for (int i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("queues of several protection domains");
+	TCase *tc = tcase_create("post");
+	SRunner *runner;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, test_two_devices);
+	tcase_add_test(tc, test_forward);
+	tcase_add_test(tc, test_split_and_handed_over);
+	tcase_add_test(tc, test_every_kind_of_list);
+	tcase_add_test(tc, test_unknown_domain);
+	tcase_add_test(tc, test_old_list_same_domain);
+	tcase_add_test(tc, test_old_list_other_domain);
+	tcase_add_test(tc, test_device_goes);
+	tcase_add_test(tc, test_threads);
+	suite_add_tcase(suite, tc);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
