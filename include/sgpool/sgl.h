@@ -27,6 +27,7 @@ SGP_BEGIN_DECLS
 /* Flags of a list. */
 enum {
 	SGP_SGL_FOREIGN = 1 << 0, /* some of it is neither registered nor held: inline only */
+	SGP_SGL_OBJECTS = 1 << 1, /* some of it is a heap's: sgpool/heap.h */
 };
 
 /*

@@ -44,6 +44,12 @@ struct sgp_owner_kind {
 	void (*release)(struct sgp_chunk *chunk);
 	/* The chunk that an address of the owner's granules lies in; NULL: in none. */
 	struct sgp_chunk *(*find)(struct sgp_owner *owner, const void *addr);
+	/*
+	 * A posted operation is to write to the chunk's memory; or (false) that operation has ended,
+	 * before the chunk is handed over or put. Only told of lists with SGP_SGL_OBJECTS. NULL: it's of
+	 * no interest.
+	 */
+	void (*sink)(struct sgp_chunk *chunk, bool posted);
 };
 
 struct sgp_owner {

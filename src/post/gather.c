@@ -31,6 +31,14 @@ static const struct {
 #undef OP
 };
 
+/* The slot has its holds. If some are objects of a heap, that wants to know what is written to. */
+static inline void fill_objects(struct sgp_slot *slot, const struct sgp_sgl *sgl)
+{
+	slot->objects = sgl->flags & SGP_SGL_OBJECTS;
+	if (slot->flags & SGP_SLOT_HANDOVER && slot->objects)
+		sgp_slot_tell_sinks(slot, true);
+}
+
 /* A list that a completion hands back needs its SGEs then. */
 void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl)
 {
@@ -38,6 +46,7 @@ void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl)
 	slot->access = sgl->access;
 	slot->num_sge = (uint16_t)sgl->num_sge;
 	memcpy(slot->sge, sgl->sge, (size_t)sgl->num_sge * sizeof *sgl->sge);
+	fill_objects(slot, sgl);
 }
 
 /*
@@ -222,6 +231,7 @@ static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct s
 		if (holds > side->max_chunk)
 			holds = side->max_chunk;
 		sgp_fill_holds(slot, wr->sgl->chunk + at.chunk, holds);
+		fill_objects(slot, wr->sgl);
 		at.chunk += holds;
 		add_request(ep, wr, slot, slot->sge, slot->num_sge, 0, offset);
 	}

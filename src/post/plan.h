@@ -72,6 +72,7 @@ static inline void sgp_init_slot(struct sgp_slot *slot, void *context, uint8_t o
 	slot->flags = flags;
 	slot->opcode = opcode;
 	slot->ended = false;
+	slot->objects = false;
 	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
 }
 
@@ -93,7 +94,7 @@ static inline void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const
 		slot->chunk[i] = chunk[i];
 }
 
-/* What it needs besides to hand the list back. */
+/* What it needs besides to hand the list back; its holds are there. */
 void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl);
 
 #endif

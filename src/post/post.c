@@ -45,6 +45,8 @@ static uint32_t settle_rejected(struct sgp_ep *ep, const struct sgp_sgl *sgl, ui
 
 	if (!holds_moved(slot, sgl))
 		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+	for (uint32_t i = 0; i < slot->parts; i++)
+		sgp_slot_writes_no_more(sgp_side_slot(&ep->send, seq + i));
 	return seq + slot->parts;
 }
 
@@ -216,6 +218,7 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	ret = sgp_wr_judge(ret, bad_wr, &untaken);
 	if (untaken) {
 		sgp_side_withdraw(side, side->head - 1);
+		sgp_slot_writes_no_more(slot);
 		ret = sgp_fail(ret, "the device refused the receive: %s", strerror(ret));
 		goto out;
 	}

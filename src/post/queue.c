@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/owner.h"
 #include "post/queue.h"
 
 int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_chunk, bool unlocked)
@@ -75,5 +76,18 @@ void sgp_side_recount(struct sgp_side *side)
 		    slot->flags & SGP_SLOT_SIGNALLED)
 			return;
 		side->unsignalled++;
+	}
+}
+
+void sgp_slot_tell_sinks(const struct sgp_slot *slot, bool posted)
+{
+	if (!(slot->opcode & IBV_WC_RECV) && slot->opcode != IBV_WC_RDMA_READ &&
+	    slot->opcode != IBV_WC_COMP_SWAP && slot->opcode != IBV_WC_FETCH_ADD)
+		return;
+	for (int i = 0; i < slot->num_chunk; i++) {
+		struct sgp_chunk *chunk = slot->chunk[i];
+
+		if (chunk->owner->kind->sink)
+			chunk->owner->kind->sink(chunk, posted);
 	}
 }

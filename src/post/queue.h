@@ -91,6 +91,7 @@ struct sgp_slot {
 			      any request behind it is posted, and CANCELLED, under both locks */
 	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
 	bool ended;        /* waits for its group, or in the pending list; the poller's */
+	bool objects;      /* with HANDOVER: the list's SGP_SGL_OBJECTS */
 	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
@@ -175,6 +176,16 @@ static inline struct sgp_slot *sgp_side_find(struct sgp_side *side, uint64_t wr_
 	struct sgp_slot *slot = sgp_side_slot(side, (uint32_t)wr_id);
 
 	return atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id ? slot : NULL;
+}
+
+/* The owners of what the slot holds are told whether the device may write to it from now on. */
+void sgp_slot_tell_sinks(const struct sgp_slot *slot, bool posted);
+
+/* The slot's holds are about to leave it. */
+static inline void sgp_slot_writes_no_more(const struct sgp_slot *slot)
+{
+	if (slot->flags & SGP_SLOT_HANDOVER && slot->objects)
+		sgp_slot_tell_sinks(slot, false);
 }
 
 /* Give the slot back to the poster. Its holds have gone elsewhere. The poller's. */

@@ -63,6 +63,7 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 	for (uint32_t i = 0; i < leader->parts; i++) {
 		struct sgp_slot *slot = sgp_side_slot(side, first + i);
 
+		sgp_slot_writes_no_more(slot);
 		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
 		dropped += slot->num_chunk;
 		slot->num_chunk = 0;
@@ -73,6 +74,7 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 static void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 {
 	if (leader->parts == 1) {
+		sgp_slot_writes_no_more(leader);
 		sgp_chunk_put_bulk(leader->chunk, leader->num_chunk);
 		sgp_slot_free(leader);
 		return;
@@ -154,6 +156,7 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
 		int cut = i && slot->num_sge && continues(sgl, slot->sge);
 
+		sgp_slot_writes_no_more(slot);
 		if (cut)
 			sgl->sge[sgl->num_sge - 1].length += slot->sge[0].length;
 		memcpy(sgl->sge + sgl->num_sge, slot->sge + cut,
@@ -168,6 +171,8 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 	sgl->pds = leader->pds;
 	sgl->keys = side->pd_bit;
 	sgl->access = leader->access;
+	if (leader->objects)
+		sgl->flags |= SGP_SGL_OBJECTS;
 }
 
 /* Fill in the caller's completion, but for what only a success brings. */

@@ -354,6 +354,7 @@ int sgp_srq_post_recvv(struct sgp_srq *srq, void *context, struct sgp_sgl *sgl)
 	err = sgp_wr_judge(ret, bad_wr, &untaken);
 	if (untaken) {
 		sgp_srq_withdraw_locked(srq, 1);
+		sgp_slot_writes_no_more(slot);
 		sgp_srq_gave_up_locked(srq);
 	} else {
 		/* Queued, though only with an error: held until its completion. */
