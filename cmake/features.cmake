@@ -10,6 +10,8 @@ check_c_source_compiles("#include <infiniband/verbs.h>
 int main(void) { return !IBV_ACCESS_RELAXED_ORDERING; }" SGP_HAVE_RELAXED_ORDERING)
 check_symbol_exists(ibv_reg_dmabuf_mr infiniband/verbs.h SGP_HAVE_DMABUF)
 unset(CMAKE_REQUIRED_LIBRARIES)
+check_include_file(execinfo.h SGP_HAVE_BACKTRACE)
+check_include_file(valgrind/memcheck.h SGP_HAVE_MEMCHECK)
 configure_file(${PROJECT_SOURCE_DIR}/cmake/config.h.in ${PROJECT_BINARY_DIR}/config/sgp_config.h)
 configure_file(${PROJECT_SOURCE_DIR}/include/sgpool/version.h.in
                ${PROJECT_BINARY_DIR}/include/sgpool/version.h)

@@ -40,7 +40,28 @@
 
 SGP_BEGIN_DECLS
 
-#define SGP_LAYOUT 2
+/*
+ * With AddressSanitizer a free chunk is poisoned, so that a stray access to it is reported where it
+ * happens. Program and library must be of one mind in this: that is part of the layout.
+ */
+#if defined(__SANITIZE_ADDRESS__)
+#define SGP_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SGP_ASAN 1
+#endif
+#endif
+#ifdef SGP_ASAN
+#include <sanitizer/asan_interface.h>
+#define SGP_HIDE(addr, bytes) ASAN_POISON_MEMORY_REGION(addr, bytes)
+#define SGP_SHOW(addr, bytes) ASAN_UNPOISON_MEMORY_REGION(addr, bytes)
+#else
+#define SGP_ASAN              0
+#define SGP_HIDE(addr, bytes) ((void)0)
+#define SGP_SHOW(addr, bytes) ((void)0)
+#endif
+
+#define SGP_LAYOUT (2 | SGP_ASAN << 8)
 
 /* Indices of magazines in a process: 0 is nobody's. */
 #define SGP_SLOTS 2048
@@ -170,6 +191,7 @@ static inline int sgp_mag_take(struct sgp_mag *mag, struct sgp_chunk **chunk)
 	}
 	*chunk = top[-1];
 	sgp_mag_leave(mag, top - 1);
+	SGP_SHOW((*chunk)->addr, (*chunk)->size);
 	return 1;
 }
 
@@ -216,6 +238,7 @@ static inline int sgp_mag_put(struct sgp_thread *self, struct sgp_chunk *chunk)
 		sgp_mag_leave(mag, top);
 		return 0;
 	}
+	SGP_HIDE(chunk->addr, chunk->size);
 	*top = chunk;
 	sgp_mag_leave(mag, top + 1);
 	return 1;

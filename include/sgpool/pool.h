@@ -61,6 +61,12 @@ enum {
 	 * it, the memory is registered without.
 	 */
 	SGP_POOL_RELAXED_ORDERING = 1 << 6,
+	SGP_POOL_CHECKED = 1 << 8, /* mistakes are found, at a price: see check.h */
+	/*
+	 * Free memory is zero: each last put clears the chunk, so that nobody finds in it what another
+	 * had there. It costs the clearing, and gets and puts go by the calls and a lock.
+	 */
+	SGP_POOL_SCRUB = 1 << 9,
 };
 
 /* A size class: chunks of one size. */
@@ -230,7 +236,7 @@ enum {
  *
  * The smallest class that is large enough serves; finding it takes the same few steps whatever the
  * number of classes. The chunk's memory is registered
- * and holds whatever was in it before. flags: SGP_MAY_GROW, SGP_GET_RESERVED, or 0.
+ * and holds whatever was in it before, or zeros with SGP_POOL_SCRUB. flags: SGP_MAY_GROW, SGP_GET_RESERVED, or 0.
  * Free chunks in the caches of other threads are found too. Not for signal handlers.
  * Returns the chunk, to be ended by sgp_chunk_put(), sgp_sgl_append() or another call that takes
  * the reference over; NULL with errno:
@@ -308,14 +314,14 @@ SGP_API void sgp_chunk_ref(struct sgp_chunk *chunk);
  * Give one reference back; the last one returns the chunk to its pool. The caller may not touch the
  * chunk's memory after the call. NULL does nothing.
  *
- * Returns 0, and errno is left alone. -1 with EPERM in a forked child, where nothing happens. A
- * mistake is not noticed by an ordinary pool.
+ * Returns 0, and errno is left alone. -1, and nothing happens: EPERM in a forked child; ESTALE for a
+ * chunk that nobody holds or a handle that is none, which checked pools alone notice (check.h).
  */
 SGP_API int sgp_chunk_put(struct sgp_chunk *chunk);
 
 /*
- * Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(); none may be NULL. In a
- * forked child nothing happens.
+ * Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(); none may be NULL. What
+ * that would refuse is left out: in a forked child all.
  */
 SGP_API void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n);
 
@@ -354,7 +360,8 @@ SGP_API struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk);
 /*
  * The chunk that an address lies in; takes no reference. The caller must hold that chunk.
  *
- * Returns NULL with EFAULT when addr is in no chunk of this pool.
+ * Returns NULL with EFAULT when addr is in no chunk of this pool; in a checked pool with ESTALE when
+ * nobody holds the chunk.
  */
 SGP_API struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr);
 
@@ -387,6 +394,7 @@ struct sgp_pool_stats {
 	uint64_t bytes_reserved;   /* addresses */
 	uint64_t page_size;        /* what the first region is backed by, in bytes */
 	uint64_t cached;           /* of the free ones, in the threads' caches */
+	uint64_t findings;         /* mistakes found in it, see check.h */
 	uint32_t nclasses;
 };
 

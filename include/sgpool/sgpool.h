@@ -12,6 +12,7 @@
 #include <sgpool/export.h>
 #include <sgpool/version.h>
 #include <sgpool/pool.h>
+#include <sgpool/check.h>
 #include <sgpool/sgl.h>
 #include <sgpool/post.h>
 #include <sgpool/srq.h>

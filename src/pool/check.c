@@ -14,10 +14,9 @@ static const char *check_slab(struct sgp_pool *pool, const struct sgp_slab *slab
 		return "a region is not aligned to its pages";
 	for (i = 0; i < slab->made; i++) {
 		struct sgp_chunk *chunk = &slab->chunks[i];
-		char *end = (char *)chunk->addr + chunk->size - 1;
+		char *end = (char *)chunk->addr + slab->cut.size - 1;
 
-		if (sgp_pool_chunk_at(pool, chunk->addr) != chunk ||
-		    sgp_pool_chunk_at(pool, end) != chunk)
+		if (sgp_pool_find(pool, chunk->addr) != chunk || sgp_pool_find(pool, end) != chunk)
 			return "an address does not lead to its chunk";
 		if (chunk->owner != &slab->owner || chunk->slot != slab->cls->slot ||
 		    (slab->owner.region.home &&

@@ -6,6 +6,7 @@
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
 #include "pool/pool.h"
+#include "pool/watch.h"
 
 void *sgp_chunk_addr(const struct sgp_chunk *chunk)
 {
@@ -72,17 +73,21 @@ struct sgp_pool *sgp_chunk_pool(const struct sgp_chunk *chunk)
 	return chunk->owner->pool;
 }
 
-struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr)
+struct sgp_chunk *sgp_pool_find(struct sgp_pool *pool, const void *addr)
 {
 	size_t granule = sgp_memory_granule(&pool->mem, addr);
-	struct sgp_chunk *chunk = NULL;
 	struct sgp_owner *owner = NULL;
 
 	if (granule < pool->mem.granules)
 		owner = atomic_load_explicit(&pool->owner_at[granule], memory_order_acquire);
-	if (owner)
-		chunk = owner->kind->find(owner, addr);
+	return owner ? owner->kind->find(owner, addr) : NULL;
+}
+
+struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr)
+{
+	struct sgp_chunk *chunk = sgp_pool_find(pool, addr);
+
 	if (!chunk)
 		return sgp_fail_null(EFAULT, "the address is in no chunk of the pool");
-	return chunk;
+	return sgp_refuse_stale(chunk) ? NULL : chunk;
 }

@@ -4,6 +4,7 @@
 
 #include "pool/errmsg.h"
 #include "pool/extent.h"
+#include "pool/known.h"
 #include "pool/slabs.h"
 
 size_t sgp_extent_most(const struct sgp_pool *pool)
@@ -28,6 +29,7 @@ int sgp_extent_make(struct sgp_extent *extent, struct sgp_pool *pool, size_t byt
 	}
 	owner->kind = kind;
 	owner->pool = pool;
+	sgp_known_add(owner);
 	extent->next = pool->extents;
 	pool->extents = extent;
 	sgp_pool_map(pool, &owner->region, owner);
@@ -52,6 +54,7 @@ int sgp_extent_end(struct sgp_extent *extent)
 	if (ret) {
 		sgp_pool_map(pool, &owner->region, owner);
 	} else {
+		sgp_known_remove(owner);
 		for (p = &pool->extents; *p != extent; p = &(*p)->next)
 			;
 		*p = extent->next;

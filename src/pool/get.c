@@ -22,6 +22,7 @@
 #include "pool/get.h"
 #include "pool/grow.h"
 #include "pool/probe.h"
+#include "pool/watch.h"
 
 #define YIELDS 64
 #define BATCH  256
@@ -139,6 +140,7 @@ static __attribute__((noinline)) int get_slowly(struct sgp_pool *pool, size_t si
 		if (sgp_grow_for_get(cls, n, flags, made))
 			return -1;
 	}
+	sgp_watch_got(pool, chunks, n);
 	return 0;
 }
 
@@ -187,6 +189,8 @@ int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags, struct sgp_c
 
 void sgp_chunk_ref(struct sgp_chunk *chunk)
 {
+	if (sgp_refuse_stale(chunk))
+		return;
 	__atomic_fetch_add(&chunk->refs, 1, __ATOMIC_RELAXED);
 }
 
@@ -197,6 +201,7 @@ static void put_slowly(struct sgp_class *cls, struct sgp_chunk *const chunks[], 
 	struct sgp_waiter *served = NULL;
 	size_t count;
 
+	sgp_watch_put(cls->pool, chunks, n);
 	sgp_centre_prefetch(cls, n + trip(cls), true);
 	pthread_mutex_lock(&cls->lock);
 	count = cache ? sgp_cache_count(cache) : 0;
@@ -236,10 +241,14 @@ static void release(struct sgp_chunk *chunk)
 
 static __attribute__((noinline)) int put_one_slowly(struct sgp_chunk *chunk)
 {
-	if (sgp_check_fork())
+	bool ordinary = sgp_mode_is_ordinary();
+
+	if (!ordinary && (sgp_check_fork() || sgp_watch_can_put(chunk)))
 		return -1;
 	if (!sgp_last_drop(chunk))
 		return 0;
+	if (!ordinary && !sgp_watch_last(chunk))
+		return -1;
 	if (sgp_is_slabs(chunk))
 		put_last(sgp_slab_of(chunk)->cls, &chunk, 1);
 	else
@@ -281,11 +290,14 @@ static size_t put_some(struct sgp_chunk *const chunks[], size_t n)
 
 void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 {
+	if (!sgp_mode_is_ordinary()) {
+		for (size_t i = 0; i < n; i++)
+			put_one_slowly(chunks[i]);
+		return;
+	}
 	while (n) {
 		size_t done = sgp_put_bulk_shortly(chunks, n);
 
-		if (done == 0 && sgp_check_fork())
-			return;
 		if (done == 0)
 			done = put_some(chunks, n);
 		chunks += done;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pool/cache.h"
+#include "pool/hide.h"
 
 #define SGP_GET_FLAGS   (SGP_MAY_GROW | SGP_GET_RESERVED)
 #define SGP_CHUNKS_MOST (SIZE_MAX / 16) /* so that a number of chunks can be in bytes, signed */
@@ -59,6 +60,8 @@ static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chun
 		sgp_chunks_copy(chunks, top, n);
 	}
 	sgp_mag_leave(mag, top);
+	if (SGP_ASAN && enough)
+		sgp_show_chunks(chunks, n);
 	return enough;
 }
 
@@ -113,6 +116,8 @@ static inline size_t sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size
 	ceil = __atomic_load_n(&mag->ceil, SGP_MAG_ORDER);
 	if (!SGP_LIKELY(top + n <= ceil))
 		n = top < ceil ? (size_t)(ceil - top) : 0;
+	if (SGP_ASAN)
+		sgp_hide_chunks(chunks, n);
 	sgp_chunks_copy(top, chunks, n);
 	sgp_mag_leave(mag, top + n);
 	return n;

@@ -56,6 +56,7 @@ struct sgp_owner {
 	struct sgp_region region;
 	const struct sgp_owner_kind *kind;
 	struct sgp_pool *pool;
+	struct sgp_owner *next_known; /* known.c's */
 };
 
 /*

@@ -11,6 +11,7 @@
 #include "pool/cache.h"
 #include "pool/errmsg.h"
 #include "pool/grow.h"
+#include "pool/watch.h"
 
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
@@ -19,7 +20,8 @@
 
 #define POOL_FLAGS                                                                                 \
 	(SGP_POOL_NUMA | SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE | SGP_POOL_REMOTE_ATOMIC |   \
-	 SGP_POOL_READ_SINK | SGP_POOL_WINDOWS | SGP_POOL_RELAXED_ORDERING)
+	 SGP_POOL_READ_SINK | SGP_POOL_WINDOWS | SGP_POOL_RELAXED_ORDERING | SGP_POOL_CHECKED |    \
+	 SGP_POOL_SCRUB)
 
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 {
@@ -279,7 +281,7 @@ static int init_classes(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 			break;
 		cls->pool = pool;
 		cls->least = i ? sorted[i - 1].size + 1 : 1;
-		if (cls->cache_chunks)
+		if (cls->cache_chunks && !pool->watch)
 			cls->slot = sgp_slot_acquire();
 	}
 	pool->nclasses = i;
@@ -311,6 +313,7 @@ static void free_pool(struct sgp_pool *pool)
 {
 	int err = errno;
 
+	sgp_watch_pool_end(pool);
 	pthread_mutex_destroy(&pool->grow);
 	sgp_slabs_free(pool->spares);
 	unreserve(pool);
@@ -336,6 +339,7 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 	if (!pool)
 		return sgp_fail_null(ENOMEM, "no memory for a pool");
 	memset(pool, 0, sizeof *pool);
+	pool->watch = sgp_watch_for(attr->flags);
 	if (init_classes(pool, attr))
 		goto free_pool;
 	if (sgp_registrar_open(&pool->reg, pd, attr))
@@ -343,6 +347,7 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 	if (set_backing(pool, attr) || reserve(pool, attr))
 		goto close_registrar;
 	pthread_mutex_init(&pool->grow, NULL);
+	sgp_watch_pool_begin(pool);
 	if (fill_pool(pool, attr)) {
 		err = errno;
 		/* What the device keeps must stay mapped: such a pool is abandoned as it is. */
@@ -379,6 +384,7 @@ static size_t in_use(struct sgp_class *cls, bool *waited_for)
 static int retire_classes(struct sgp_pool *pool)
 {
 	bool waited_for;
+	char who[400];
 	uint32_t i;
 
 	if (pool->extents)
@@ -387,8 +393,9 @@ static int retire_classes(struct sgp_pool *pool)
 		size_t n = in_use(&pool->classes[i], &waited_for);
 
 		if (n)
-			return sgp_fail(EBUSY, "%zu chunks of %u bytes are still held", n,
-					pool->classes[i].cut.size);
+			return sgp_fail(EBUSY, "%zu chunks of %u bytes are still held%s", n,
+					pool->classes[i].cut.size,
+					sgp_watch_holders(&pool->classes[i], who, sizeof who));
 		if (waited_for)
 			return sgp_fail(EBUSY, "somebody waits for chunks of %u bytes",
 					pool->classes[i].cut.size);

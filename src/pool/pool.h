@@ -35,6 +35,8 @@ struct sgp_pool {
 	struct sgp_memory mem;
 	_Atomic(struct sgp_owner *) *owner_at; /* [mem.granules] */
 	_Atomic size_t page_size;            /* of the first region */
+	uint32_t watch;                      /* SGP_WATCH_*, see watch.h */
+	_Atomic uint64_t findings;           /* of checked mode */
 
 	_Alignas(64) pthread_mutex_t grow;
 	struct sgp_registrar reg;
@@ -43,6 +45,9 @@ struct sgp_pool {
 	struct sgp_extent *extents;
 	struct sgp_helper helper;
 };
+
+/* The chunk that an address lies in, free or not; NULL: in none. */
+struct sgp_chunk *sgp_pool_find(struct sgp_pool *pool, const void *addr);
 
 /* The class that serves size; NULL with EINVAL or EMSGSIZE. */
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size);

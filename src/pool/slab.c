@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "pool/errmsg.h"
+#include "pool/known.h"
 #include "pool/slab.h"
+#include "pool/watch.h"
 
 #define CACHE_LINE 64
 
@@ -49,6 +51,13 @@ static int alloc_descriptors(struct sgp_slab *slab)
 	slab->chunks = aligned_alloc(CACHE_LINE, bytes);
 	if (!slab->chunks)
 		return sgp_fail(ENOMEM, "no memory for the descriptors of %zu chunks", slab->room);
+	if (!(sgp_mode_now() & SGP_MODE_CHECKED))
+		return 0;
+	slab->tracks = calloc(slab->room, sizeof slab->tracks[0]);
+	if (!slab->tracks) {
+		free(slab->chunks);
+		return sgp_fail(ENOMEM, "no memory to check %zu chunks", slab->room);
+	}
 	return 0;
 }
 
@@ -84,6 +93,7 @@ static struct sgp_slab *find_slab(size_t room, struct sgp_slab **spares)
 		free(slab);
 		return NULL;
 	}
+	sgp_known_add(&slab->owner);
 	return slab;
 }
 
@@ -138,8 +148,7 @@ void sgp_slabs_free(struct sgp_slab *spares)
 
 	while ((slab = spares)) {
 		spares = slab->next;
-		free(slab->chunks);
-		free(slab);
+		sgp_watch_bury(slab);
 	}
 }
 

@@ -41,6 +41,7 @@ struct sgp_slab {
 	_Atomic size_t made;      /* of these, in use by the class */
 	size_t idle;              /* trim's: of these, in the centre */
 	bool leaving;             /* trim's: it goes */
+	struct sgp_track *tracks; /* [room], of a checked pool: see watch.h */
 	struct sgp_slab *next;    /* of its class, or of the pool's spare ones */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A pool's slabs as a set, see slabs.h. */
 #include "pool/slabs.h"
+#include "pool/watch.h"
 
 void sgp_pool_map(struct sgp_pool *pool, const struct sgp_region *region, struct sgp_owner *to)
 {
@@ -24,6 +25,7 @@ int sgp_slabs_add(struct sgp_class *cls, size_t n)
 	slab->owner.pool = pool;
 	slab->next = cls->slabs;
 	cls->slabs = slab;
+	sgp_watch_begin(slab);
 	sgp_pool_map(pool, &slab->owner.region, &slab->owner);
 	cls->bytes += slab->owner.region.piece.bytes;
 	if (pool->page_size == 0)
@@ -41,12 +43,15 @@ int sgp_slabs_drop(struct sgp_class *cls, struct sgp_slab *slab)
 		;
 	*p = slab->next;
 	sgp_pool_map(pool, &slab->owner.region, NULL);
+	sgp_watch_leaving(slab);
 	if (sgp_slab_end(slab, &pool->mem, &pool->reg, &pool->spares)) {
+		sgp_watch_staying(slab);
 		slab->next = *p;
 		*p = slab;
 		sgp_pool_map(pool, &slab->owner.region, &slab->owner);
 		return -1;
 	}
+	sgp_watch_gone(slab);
 	cls->bytes -= bytes;
 	return 0;
 }

@@ -79,6 +79,7 @@ int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
 		.bytes_registered = pool->reg.bytes,
 		.bytes_reserved = pool->mem.bytes,
 		.page_size = pool->page_size,
+		.findings = pool->findings,
 		.nclasses = pool->nclasses,
 	};
 	sgp_threads_lock();
@@ -143,6 +144,7 @@ struct number {
 static const struct number of_pool[] = {
 	POOL_NUMBER(regions),          POOL_NUMBER(registrations),  POOL_NUMBER(deregistrations),
 	POOL_NUMBER(bytes_registered), POOL_NUMBER(bytes_reserved), POOL_NUMBER(page_size),
+	POOL_NUMBER(findings),
 };
 static const struct number of_class[] = {
 	CLASS_NUMBER(chunks),   CLASS_NUMBER(free),      CLASS_NUMBER(cached),
@@ -164,9 +166,9 @@ static uint64_t value(const void *stats, const struct number *number)
 /* Counters only rise; the others are gauges, in Prometheus's words. */
 static bool is_counter(const char *name)
 {
-	static const char *const counters[] = {"registrations", "deregistrations", "exhausted",
-					       "waits",         "reclaims",        "growths",
-					       "trims"};
+	static const char *const counters[] = {
+		"registrations", "deregistrations", "findings", "exhausted",
+		"waits",         "reclaims",        "growths",  "trims"};
 
 	for (size_t i = 0; i < COUNT(counters); i++)
 		if (strcmp(name, counters[i]) == 0)

@@ -10,6 +10,7 @@
 #include "pool/pool.h"
 #include "pool/probe.h"
 #include "pool/served.h"
+#include "pool/watch.h"
 
 /* A waiter's state. */
 enum {
@@ -78,6 +79,12 @@ void sgp_serve_locked(struct sgp_class *cls, struct sgp_waiter **served)
 
 _Thread_local struct sgp_served sgp_served;
 
+static void call_ready(struct sgp_waiter *waiter)
+{
+	sgp_watch_got(waiter->cls->pool, waiter->chunks, waiter->n);
+	waiter->ready(waiter);
+}
+
 static void keep_back(struct sgp_waiter *waiter)
 {
 	waiter->next = NULL;
@@ -95,7 +102,7 @@ void sgp_served_run_kept(void)
 
 	while ((waiter = sgp_served.first)) {
 		sgp_served.first = waiter->next;
-		waiter->ready(waiter);
+		call_ready(waiter);
 	}
 	errno = err;
 }
@@ -114,7 +121,7 @@ void sgp_served_run(struct sgp_waiter *served)
 		if (sgp_served.held)
 			keep_back(waiter);
 		else
-			waiter->ready(waiter);
+			call_ready(waiter);
 	}
 }
 
@@ -224,6 +231,7 @@ int sgp_pool_get_wait(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 	if (!got)
 		return sgp_fail(ETIMEDOUT, "no %zu chunks of %u bytes came free within %d ms", n,
 				cls->cut.size, timeout_ms);
+	sgp_watch_got(pool, chunks, n);
 	return 0;
 }
 
@@ -254,6 +262,8 @@ int sgp_waiter_start(struct sgp_waiter *waiter, struct sgp_pool *pool, size_t si
 	if (got)
 		*p = waiter->next;
 	pthread_mutex_unlock(&cls->lock);
+	if (got)
+		sgp_watch_got(pool, waiter->chunks, waiter->n);
 	sgp_served_run(served);
 	return got;
 }

@@ -302,7 +302,7 @@ static _Atomic uint64_t got;
 
 static void own(struct sgp_chunk *chunk)
 {
-	CHECK(atomic_exchange((_Atomic uint32_t *)sgp_chunk_addr(chunk), 1) == 0);
+	CHECK(atomic_exchange((_Atomic uint32_t *)sgp_chunk_addr(chunk), 1) != 1);
 	got++;
 }
 

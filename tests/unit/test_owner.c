@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "pool/owner.h"
+#include "pool/known.h"
 #include "pool_rig.h"
 #include "sgpool/sgl.h"
 
@@ -33,6 +33,7 @@ static void setup(void)
 	sgp_region_init(&owner.region);
 	owner.region.piece = (struct sgp_piece){.addr = memory, .bytes = sizeof memory};
 	ck_assert_int_eq(sgp_region_register(&owner.region, &pool->reg), 0);
+	sgp_known_add(&owner);
 	for (int i = 0; i < N; i++)
 		sgp_owner_describe(&owner, &chunk[i], memory + i * 4096, 4096);
 	nreleased = 0;
@@ -40,6 +41,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+	sgp_known_remove(&owner);
 	ck_assert_int_eq(sgp_region_end(&owner.region, NULL, &pool->reg), 0);
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 	rig_teardown();

