@@ -55,7 +55,7 @@ struct sgp_ep {
 	enum ibv_qp_type type;
 	bool iwarp;
 	bool sig_all;
-	bool special;         /* none of its operations is plain: see sgp_plan() */
+	_Atomic bool special; /* none of its operations is plain: see sgp_plan(), and checked.h */
 	uint8_t lacks;        /* enum sgp_kind: operations that it does not have */
 	uint32_t max_inline;  /* that the queue pair takes ... */
 	uint32_t auto_inline; /* ... and that go inline unasked: what the creator asked for */

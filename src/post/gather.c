@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "post/checked.h"
 #include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
@@ -290,12 +291,11 @@ static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr, un
 	       !(wr->flags & (IBV_SEND_INLINE | SGP_HANDOVER | SGP_LINEARISE)) && !sgl->flags &&
 	       sgl->length > ep->auto_inline && sgl->length <= ep->max_msg &&
 	       sgl->num_sge <= ep->send.max_sge && sgl->num_chunk <= ep->send.max_chunk &&
-	       !ep->special;
+	       !atomic_load_explicit(&ep->special, memory_order_relaxed);
 }
 
 /* Gather what planning is needed for. */
-static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr,
-						    unsigned int kind)
+static int gather_planned(struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)
 {
 	struct sgp_side *side = &ep->send;
 	struct sgp_slot *slot;
@@ -320,6 +320,21 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 		add_inline(ep, wr, slot);
 	else
 		add_whole(ep, wr, slot);
+	return 0;
+}
+
+/* The long way. Where pools are checked it's everybody's: see sgp_post(). */
+static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr,
+						    unsigned int kind)
+{
+	bool sink = kind & SGP_KIND_SINK;
+	uint32_t first = ep->send.head;
+
+	if (sgp_mode_is_ordinary())
+		return gather_planned(ep, wr, kind);
+	if (sgp_check_post(wr->sgl, sink) || gather_planned(ep, wr, kind))
+		return -1;
+	sgp_check_posted(&ep->send, first, wr->sgl, sink);
 	return 0;
 }
 

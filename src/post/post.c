@@ -11,6 +11,7 @@
 #include "pool/probe.h"
 #include "pool/served.h"
 #include "post/datagram.h"
+#include "post/checked.h"
 #include "post/plan.h"
 #include "post/sgl.h"
 #include "post/wr.h"
@@ -43,6 +44,8 @@ static uint32_t settle_rejected(struct sgp_ep *ep, const struct sgp_sgl *sgl, ui
 {
 	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
+	for (uint32_t i = 0; i < slot->parts; i++)
+		sgp_check_ended(sgp_side_slot(&ep->send, seq + i));
 	if (!holds_moved(slot, sgl))
 		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
 	for (uint32_t i = 0; i < slot->parts; i++)
@@ -73,6 +76,14 @@ static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, const struct sg
 	return sgp_fail(err, "the device refused the post: %s", strerror(err));
 }
 
+/* A child is refused; where pools are checked, the endpoint takes the long way from here on. */
+static __attribute__((noinline)) int leave_short_way(struct sgp_ep *ep)
+{
+	if (ep)
+		atomic_store_explicit(&ep->special, true, memory_order_relaxed);
+	return sgp_check_fork();
+}
+
 /* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
 __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 {
@@ -81,7 +92,7 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 	bool later = true; /* as long as every one says so */
 	int ret = 0, err = 0;
 
-	if (sgp_refuse_child())
+	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
 		return -1;
 	if (!ep || !wr)
 		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
@@ -179,6 +190,7 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	struct sgp_side *side;
 	struct sgp_slot *slot;
 	void *untaken = NULL;
+	uint32_t seq;
 	int ret = -1;
 
 	if (sgp_refuse_child())
@@ -189,13 +201,15 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 		return sgp_fail(EINVAL, "receive: the endpoint's receives are posted by the "
 					"library, or the shared receive queue's");
 	if (ep->type == IBV_QPT_UD && sgl->sge[0].length < SGP_GRH)
-		return sgp_fail(EINVAL, "receive: a datagram's first slice needs %d bytes for the "
-					"header before it", SGP_GRH);
+		return sgp_fail(EINVAL,
+				"receive: a datagram's first slice needs %d bytes for the "
+				"header before it",
+				SGP_GRH);
 	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
 		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	side = &ep->recv;
 	sgp_lock(&side->lock);
-	if (sgp_check_list(ep, sgl))
+	if (sgp_check_list(ep, sgl) || (!sgp_mode_is_ordinary() && sgp_check_post(sgl, true)))
 		goto out;
 	if (sgl->num_sge > side->max_sge || sgl->num_chunk > side->max_chunk) {
 		sgp_set_error(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d",
@@ -211,13 +225,17 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 			     SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED | SGP_SLOT_HANDOVER);
 	sgp_fill_holds(slot, sgl->chunk, sgl->num_chunk);
 	sgp_fill_handover(slot, sgl);
+	seq = side->head;
 	wr = (struct ibv_recv_wr){
 		.wr_id = sgp_side_offer(side), .sg_list = slot->sge, .num_sge = slot->num_sge};
+	if (!sgp_mode_is_ordinary())
+		sgp_check_posted(side, seq, sgl, true);
 	errno = 0;
 	ret = ibv_post_recv(ep->qp, &wr, &bad_wr);
 	ret = sgp_wr_judge(ret, bad_wr, &untaken);
 	if (untaken) {
-		sgp_side_withdraw(side, side->head - 1);
+		sgp_check_ended(slot);
+		sgp_side_withdraw(side, seq);
 		sgp_slot_writes_no_more(slot);
 		ret = sgp_fail(ret, "the device refused the receive: %s", strerror(ret));
 		goto out;

@@ -9,6 +9,7 @@
 #include "pool/errmsg.h"
 #include "pool/probe.h"
 #include "post/datagram.h"
+#include "post/checked.h"
 #include "post/ep.h"
 #include "post/sgl.h"
 #include "post/srq.h"
@@ -64,6 +65,7 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 		struct sgp_slot *slot = sgp_side_slot(side, first + i);
 
 		sgp_slot_writes_no_more(slot);
+		sgp_check_ended(slot);
 		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
 		dropped += slot->num_chunk;
 		slot->num_chunk = 0;
@@ -75,6 +77,7 @@ static void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 {
 	if (leader->parts == 1) {
 		sgp_slot_writes_no_more(leader);
+		sgp_check_ended(leader);
 		sgp_chunk_put_bulk(leader->chunk, leader->num_chunk);
 		sgp_slot_free(leader);
 		return;
@@ -157,6 +160,7 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 		int cut = i && slot->num_sge && continues(sgl, slot->sge);
 
 		sgp_slot_writes_no_more(slot);
+		sgp_check_ended(slot);
 		if (cut)
 			sgl->sge[sgl->num_sge - 1].length += slot->sge[0].length;
 		memcpy(sgl->sge + sgl->num_sge, slot->sge + cut,

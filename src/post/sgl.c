@@ -10,6 +10,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/watch.h"
 #include "pool/get.h"
 #include "post/sgl.h"
 
@@ -52,6 +53,8 @@ static inline int begin_slice(const struct sgp_sgl *sgl, const struct sgp_chunk 
 {
 	if (!sgl || !chunk)
 		return sgp_fail(EINVAL, "slice: no list or no chunk");
+	if (sgp_refuse_stale(chunk))
+		return -1;
 	if (length > chunk->size || offset > chunk->size - length)
 		return outside(chunk, offset, length);
 	if (!(sgl->pds & sgp_chunk_pds(chunk)))

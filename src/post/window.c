@@ -12,6 +12,7 @@
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
 #include "pool/mode.h"
+#include "pool/watch.h"
 #include "post/plan.h"
 #include "post/window.h"
 #include "post/wr.h"
@@ -142,6 +143,8 @@ static int check_slice(const struct sgp_ep *ep, const struct sgp_chunk *chunk, s
 {
 	if (!chunk || !length || access & ~(unsigned int)REMOTE)
 		return sgp_fail(EINVAL, "bind: a chunk, some bytes, and remote rights are needed");
+	if (sgp_refuse_stale(chunk))
+		return -1;
 	if (length > chunk->size || offset > chunk->size - length)
 		return sgp_fail(EFAULT, "bind: %zu bytes from %zu on, of a chunk of %u", length,
 				offset, chunk->size);
