@@ -11,7 +11,7 @@
 #include "harness.h"
 
 #define MOST_CONTENDERS 16
-#define SLICE_NS        2000000 /* a contender's turn in a round */
+#define SLICE_MS        2 /* a contender's turn in a round, unless the program says more */
 
 static struct {
 	bool json, instructions;
@@ -66,6 +66,7 @@ struct runner {
 	size_t n;       /* iterations that fill a slice */
 	double *ns;     /* [rounds] an operation */
 	double counted; /* instructions an operation; below 0: not counted */
+	double cpu;     /* processor time an operation in ns; below 0: not told */
 };
 
 static double time_run(const struct runner *r)
@@ -76,9 +77,11 @@ static double time_run(const struct runner *r)
 	return now_ns() - start;
 }
 
-static void calibrate(struct runner *r)
+static void calibrate(const struct bench *b, struct runner *r)
 {
-	for (r->n = 16; time_run(r) < SLICE_NS / 2.0 && r->n < SIZE_MAX / 4; r->n *= 2)
+	const double slice_ns = (b->slice_ms ? b->slice_ms : SLICE_MS) * 1e6;
+
+	for (r->n = 16; time_run(r) < slice_ns / 2 && r->n < SIZE_MAX / 4; r->n *= 2)
 		;
 }
 
@@ -123,6 +126,18 @@ static double count_instructions(const struct bench_case *c, const char *contend
 
 /* ---- one case ---- */
 
+static void print_one(const struct bench_case *c, size_t size, const struct runner *r, int width,
+		      double ns)
+{
+	printf("  %-*s %9.2f ns", width, r->who->name, ns);
+	if (c->moves)
+		printf(" %8.1f MB/s", (double)size / ns * 1e3);
+	if (r->cpu >= 0)
+		printf(" %9.1f ns cpu", r->cpu);
+	if (r->counted >= 0)
+		printf(" %7.1f instr", r->counted);
+}
+
 static void print_pair(const struct bench *b, const struct bench_case *c, size_t size,
 		       const struct runner *ours, const struct runner *other)
 {
@@ -139,12 +154,9 @@ static void print_pair(const struct bench *b, const struct bench_case *c, size_t
 	free(x);
 	free(v);
 	if (!opt.json) {
-		printf("%-16s %7zu  %-8s %9.2f ns", c->name, size, ours->who->name, ns_ours);
-		if (ours->counted >= 0)
-			printf(" %7.1f instr", ours->counted);
-		printf("   %-16s %9.2f ns", other->who->name, ns_other);
-		if (other->counted >= 0)
-			printf(" %7.1f instr", other->counted);
+		printf("%-16s %7zu", c->name, size);
+		print_one(c, size, ours, 8, ns_ours);
+		print_one(c, size, other, 16, ns_other);
 		printf("   x %.3f\n", ratio);
 		return;
 	}
@@ -156,7 +168,30 @@ static void print_pair(const struct bench *b, const struct bench_case *c, size_t
 		printf("%.1f", ours->counted);
 	else
 		printf("null");
+	if (ours->cpu >= 0 && other->cpu >= 0)
+		printf(",\"cpu_ours\":%.1f,\"cpu\":%.1f", ours->cpu, other->cpu);
 	printf(",\"x\":%.4f}\n", ratio);
+}
+
+static double cpu_so_far(const struct runner *r)
+{
+	return r->who->cpu ? r->who->cpu(r->state) : -1;
+}
+
+/* All contenders in turn, round after round. */
+static void run_rounds(struct runner *r, size_t n, double operations)
+{
+	double before[MOST_CONTENDERS];
+
+	for (size_t i = 0; i < n; i++)
+		before[i] = cpu_so_far(&r[i]);
+	for (size_t round = 0; round < opt.rounds; round++)
+		for (size_t i = 0; i < n; i++)
+			r[i].ns[round] = time_run(&r[i]) / (double)r[i].n / operations;
+	for (size_t i = 0; i < n; i++)
+		if (before[i] >= 0)
+			r[i].cpu = (cpu_so_far(&r[i]) - before[i]) /
+				   ((double)r[i].n * (double)opt.rounds * operations);
 }
 
 static void run_case(const struct bench *b, const struct bench_case *c, size_t size)
@@ -169,7 +204,7 @@ static void run_case(const struct bench *b, const struct bench_case *c, size_t s
 		if (opt.only_contender && strcmp(opt.only_contender, who->name))
 			continue;
 		r[n] = (struct runner){
-			.who = who, .state = who->setup(c->name, size), .counted = -1};
+			.who = who, .state = who->setup(c->name, size), .counted = -1, .cpu = -1};
 		if (!r[n].state)
 			continue;
 		r[n++].ns = malloc(opt.rounds * sizeof(double));
@@ -179,10 +214,8 @@ static void run_case(const struct bench *b, const struct bench_case *c, size_t s
 			r[i].who->run(r[i].state, opt.iterations);
 	} else {
 		for (size_t i = 0; i < n; i++)
-			calibrate(&r[i]); /* the warm-up too */
-		for (size_t round = 0; round < opt.rounds; round++)
-			for (size_t i = 0; i < n; i++)
-				r[i].ns[round] = time_run(&r[i]) / (double)r[i].n / operations;
+			calibrate(b, &r[i]); /* the warm-up too */
+		run_rounds(r, n, operations);
 		for (size_t i = 0; i < n && opt.instructions; i++)
 			r[i].counted = count_instructions(c, r[i].who->name, size);
 		for (size_t i = 0; i < n; i++)

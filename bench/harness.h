@@ -25,12 +25,15 @@ struct bench_contender {
 	/* Do the work n times. */
 	void (*run)(void *state, size_t n);
 	void (*teardown)(void *state);
+	/* Processor time in ns that all runs so far took, in other processes too. NULL: not told. */
+	double (*cpu)(void *state);
 };
 
 struct bench_case {
 	const char *name;
 	size_t operations; /* what one run does n times counts as so many operations; 0: 1 */
 	const struct bench_contender *contenders; /* those of ours first; ended by a NULL name */
+	bool moves; /* an operation moves as many bytes as its size says: bytes a second are told */
 };
 
 struct bench {
@@ -38,6 +41,7 @@ struct bench {
 	const char *about;              /* for --help, ends with a newline */
 	const struct bench_case *cases; /* ended by a NULL name */
 	const size_t *sizes;            /* ended by 0 */
+	unsigned int slice_ms;          /* a contender's turn in a round; 0: 2 */
 };
 
 /* Tell that a contender is missing, once. */

@@ -80,12 +80,14 @@ enum {
 struct sgp_flow_attr {
 	uint32_t comp_mask; /* 0 */
 	uint32_t flags;     /* SGP_FLOW_IMMEDIATE; the same at both ends */
-	struct sgp_ep
-		*ep; /* of a connected type; its receive queue takes depth + SGP_FLOW_RESERVE */
-	struct sgp_pool *pool; /* updates' chunks come from its smallest class, and may use its
-				  reserve. With SGP_FLOW_IMMEDIATE there are none: NULL */
-	uint32_t depth;        /* messages that may be on the way to this end */
-	uint32_t bytes;        /* of the longest message that its receives take, header included */
+	struct sgp_ep *ep;  /* connected; its receive queue takes depth + SGP_FLOW_RESERVE */
+	/*
+	 * Updates' chunks come from its smallest class, and may use its reserve; as many may be out as
+	 * the send queue is deep, unless updates are signalled. NULL with SGP_FLOW_IMMEDIATE.
+	 */
+	struct sgp_pool *pool;
+	uint32_t depth; /* messages that may be on the way to this end */
+	uint32_t bytes; /* of the longest message that its receives take, header included */
 };
 
 /* One end. The caller provides the storage; read the members, change them by the functions only. */
@@ -93,12 +95,11 @@ struct sgp_flow {
 	struct sgp_ep *ep;
 	struct sgp_pool *pool;
 	uint32_t flags;
-	uint32_t depth, bytes;           /* ours */
-	uint32_t peer_depth, peer_bytes; /* the peer's; 0 before sgp_flow_greet() */
-	uint32_t credits, slots;         /* messages and updates that the peer can take now */
-	uint32_t peer_credits,
-		peer_slots;        /* the same that we have granted and that are not used up */
-	uint32_t used, used_slots; /* receives that messages and updates used up ... */
+	uint32_t depth, bytes;             /* ours */
+	uint32_t peer_depth, peer_bytes;   /* the peer's; 0 before sgp_flow_greet() */
+	uint32_t credits, slots;           /* messages and updates that the peer can take now */
+	uint32_t peer_credits, peer_slots; /* the same that the peer has of ours */
+	uint32_t used, used_slots;         /* receives that messages and updates used up ... */
 	uint32_t owed, owed_slots; /* ... and those posted again, of which it hasn't heard yet */
 	uint32_t seq, peer_seq;    /* of the next message each way */
 	bool ended, peer_ended;    /* the last message went, came */
@@ -152,6 +153,9 @@ SGP_API int sgp_flow_received(struct sgp_flow *flow, const struct sgp_wc *wc);
 /*
  * n receives have been posted again, in place of those that messages and updates had used up.
  *
+ * Where the library keeps receives posted (sgp_ep_attr.recv), all of them have been when sgp_poll()
+ * returns, but for sgp_ep_info.recv_missing: once each completion of that poll has been looked at,
+ * n is used + used_slots - recv_missing.
  * Returns 0; -1 with EINVAL when fewer had been used up.
  */
 SGP_API int sgp_flow_posted(struct sgp_flow *flow, uint32_t n);

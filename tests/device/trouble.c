@@ -114,7 +114,7 @@ static void check_message(const struct end *e, const struct sgp_wc *wc, uint64_t
 	uint64_t got;
 
 	if (wc->byte_len < HEADER)
-		die("a message of %u bytes", wc->byte_len);
+		die("a message of %llu bytes", (unsigned long long)wc->byte_len);
 	memcpy(&run, at + 8, 4);
 	memcpy(&length, at + 12, 4);
 	memcpy(&got, at + 16, 8);
@@ -123,8 +123,10 @@ static void check_message(const struct end *e, const struct sgp_wc *wc, uint64_t
 		    (unsigned long long)be64toh(got), be32toh(run), (unsigned long long)number,
 		    e->run);
 	if (be32toh(length) != wc->byte_len || wc->byte_len != message_bytes(e, number))
-		die("message %llu has %u bytes", (unsigned long long)number, wc->byte_len);
-	if (!contents(at + HEADER, wc->byte_len - HEADER, number ^ (uint64_t)e->run << 32, false))
+		die("message %llu has %llu bytes", (unsigned long long)number,
+		    (unsigned long long)wc->byte_len);
+	if (!contents(at + HEADER, message_bytes(e, number) - HEADER,
+		      number ^ (uint64_t)e->run << 32, false))
 		die("message %llu has other contents", (unsigned long long)number);
 }
 
