@@ -447,6 +447,9 @@ static void do_destroy(void)
 	if (!sgp_ep_destroy(e->ep)) {
 		CHECK(e->closed);
 		e->ep = NULL;
+		/* At once, so that what is late of the old one's meets a new one in its place. */
+		if (!w.removed && !w.dead && one_in(2))
+			make_endpoint(e);
 		return;
 	}
 	CHECK(errno == EBUSY);
@@ -552,8 +555,8 @@ void random_operation(void)
 		void (*what)(void);
 	} menu[] = {
 		{260, do_recv},  {260, do_send}, {240, do_poll},   {40, do_forward},
-		{30, do_cancel}, {30, do_put},   {20, do_submit},  {20, do_sleep},
-		{3, do_break},   {4, do_close},  {20, do_destroy}, {60, do_reset},
+		{50, do_cancel}, {30, do_put},   {20, do_submit},  {20, do_sleep},
+		{3, do_break},   {8, do_close},  {40, do_destroy}, {60, do_reset},
 		{4, new_faults}, {1, do_remove}, {4, do_overrun},
 	};
 	unsigned int all = 0, n;
