@@ -53,6 +53,8 @@ int main(int argc, char **argv)
 	}
 	printf("%lu operations, --seed %lu\n", operations, w.seed);
 	w.rnd = w.seed * 0x9E3779B97F4A7C15ull + 1;
+	/* Other processes have no part in it. */
+	setenv("SGP_SOFTVERBS_NET", "none", 1);
 	sv_clock_advance(0); /* from here on time is the model's */
 	sv_strict(1);
 	for (w.step = 0; w.step < operations; w.step++, left--) {
