@@ -18,7 +18,7 @@ START_TEST(case_36_unread_flushes_touch_no_other_queue_pair)
 			struct ibv_qp_attr to_error = {.qp_state = IBV_QPS_ERR};
 
 			/* The first one's four flushes stay unread, and come again later. */
-			ck_assert_int_eq(sv_faults("completion echo 4", NULL), 0);
+			ck_assert_int_eq(sv_faults("completion echo 20", NULL), 0);
 			for (int i = 0; i < 4; i++)
 				post_recv(t.ep[0], i);
 			ck_assert_int_eq(ibv_modify_qp(sgp_ep_qp(t.ep[0]), &to_error, IBV_QP_STATE),
@@ -35,7 +35,7 @@ START_TEST(case_36_unread_flushes_touch_no_other_queue_pair)
 			join(t.ep[0], t.ep[1]);
 			for (int i = 0; i < 4; i++)
 				post_recv(t.ep[0], 4 + i);
-			for (int i = 0; i < 10; i++)
+			for (int i = 0; i < 30; i++)
 				take_exactly(0, 0);
 			check_live(4);
 			for (int i = 0; i < 4; i++)
@@ -247,7 +247,8 @@ static int tell_events(enum ibv_event_type type)
 	return n;
 }
 
-START_TEST(an_overrun_is_told_and_everything_comes_home)
+/* A queue that is dead, or (lives) one that goes on with what it has. */
+static void overrun(bool lives)
 {
 	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 2, .max_recv_wr = 2}};
 	struct ibv_qp_attr to_error = {.qp_state = IBV_QPS_ERR};
@@ -255,6 +256,7 @@ START_TEST(an_overrun_is_told_and_everything_comes_home)
 	struct sgp_chunk *c;
 
 	open_all(2, false, 4 * DEPTH);
+	ck_assert_int_eq(sv_set(t.device, "overrun_lives", lives), 0);
 	ck_assert_int_eq(sgp_cq_arm(t.cq), 0);
 	for (int i = 0; i < 2 * DEPTH; i++)
 		post_recv(t.ep[i % 2], i);
@@ -294,6 +296,12 @@ START_TEST(an_overrun_is_told_and_everything_comes_home)
 		ck_assert_int_eq(seen[i], 1);
 	check_live(0);
 	close_all();
+}
+
+START_TEST(an_overrun_is_told_and_everything_comes_home)
+{
+	overrun(false);
+	overrun(true);
 }
 END_TEST
 
