@@ -13,9 +13,10 @@ SGP_BUILD=$(realpath -m "$SGP_TOP/build")
 # One list of packages per purpose; scripts/demo and scripts/test install what they lack of them.
 declare -A SGP_PACKAGES=(
 	[build]="gcc g++ libc6-dev cmake ninja-build pkg-config
-		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev"
+		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev
+		libjemalloc-dev"
 	[tests]="check libsubunit-dev python3 groff-base mandoc"
-	[full]="valgrind dpdk-dev libucx-dev libjemalloc-dev"
+	[full]="valgrind dpdk-dev libucx-dev"
 	[vm]="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux procps
 		ibverbs-providers ibverbs-utils rdmacm-utils perftest"
 	[siw]="make gcc libelf1 xz-utils"

@@ -4,6 +4,7 @@
 #define TESTS_PLAIN_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 /* To INIT, with all remote rights. Returns 0 or the errno of ibv_modify_qp(3). */
 static inline int plain_init(struct ibv_qp *qp)
@@ -18,7 +19,7 @@ static inline int plain_init(struct ibv_qp *qp)
 			     IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS);
 }
 
-/* From INIT to RTS of an RC or UC queue pair, with queue pair number `to` of the same port at the other end. */
+/* From INIT to RTS of a connected queue pair, with queue pair number `to` of the same port at the other end. */
 static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, uint8_t rnr_timer)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
@@ -26,13 +27,12 @@ static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, 
 				   .dest_qp_num = to,
 				   .max_dest_rd_atomic = 4,
 				   .min_rnr_timer = rnr_timer};
-	/* On UC nobody answers, and nothing is said of answers. */
-	const int answered =
-		qp->qp_type == IBV_QPT_UC ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	const int asked = qp->qp_type == IBV_QPT_UC
-				  ? 0
-				  : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					    IBV_QP_MAX_QP_RD_ATOMIC;
+	/* On UC nobody answers, on XRC one end only; nothing is said of what is not done. */
+	const bool asks = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
+	const bool answers = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV;
+	const int answered = answers ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
+	const int asked = asks ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0;
+	const int timed = asks || answers ? IBV_QP_TIMEOUT : 0;
 	int err;
 
 	attr.ah_attr.is_global = 1;
@@ -48,7 +48,7 @@ static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, 
 	attr.rnr_retry = rnr_retry;
 	attr.max_rd_atomic = 4;
 	if (!err)
-		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | asked);
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | asked | timed);
 	return err;
 }
 

@@ -51,6 +51,7 @@ struct sgp_heap {
 	struct sgp_heap_cache *caches;
 
 	pthread_mutex_t grow;
+	struct sgp_heap_region *broken; /* not used any more: the device kept a part; by next */
 	_Alignas(64) pthread_mutex_t lock;
 	struct sgp_heap_region *regions;
 	size_t used_pages;

@@ -193,28 +193,55 @@ static struct sgp_heap_region *pick_locked(struct sgp_heap *heap, size_t keep, s
 	return region;
 }
 
+/* It is out of use: end it, or find a place for it if the device keeps it. */
+static int end_region(struct sgp_heap *heap, struct sgp_heap_region *region)
+{
+	publish(region, NULL);
+	if (!sgp_extent_end(&region->extent)) {
+		free(region);
+		return 0;
+	}
+	if (!region->extent.owner.region.whole) {
+		region->next = heap->broken;
+		heap->broken = region;
+		return -1;
+	}
+	publish(region, region);
+	pthread_mutex_lock(&heap->lock);
+	insert_locked(heap, region);
+	pthread_mutex_unlock(&heap->lock);
+	return -1;
+}
+
+/* Those of which the device kept a part earlier. */
+static int end_broken(struct sgp_heap *heap)
+{
+	struct sgp_heap_region *region = heap->broken, *next;
+	int ret = 0;
+
+	heap->broken = NULL;
+	for (; region; region = next) {
+		next = region->next;
+		if (end_region(heap, region))
+			ret = -1;
+	}
+	return ret;
+}
+
 int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, size_t spare)
 {
 	struct sgp_heap_region *region;
-	int ret = 0;
+	int ret;
 
 	pthread_mutex_lock(&heap->grow);
+	ret = end_broken(heap);
 	while (!ret) {
 		pthread_mutex_lock(&heap->lock);
 		region = pick_locked(heap, keep, spare);
 		pthread_mutex_unlock(&heap->lock);
 		if (!region)
 			break;
-		publish(region, NULL);
-		ret = sgp_extent_end(&region->extent);
-		if (!ret) {
-			free(region);
-			continue;
-		}
-		publish(region, region);
-		pthread_mutex_lock(&heap->lock);
-		insert_locked(heap, region);
-		pthread_mutex_unlock(&heap->lock);
+		ret = end_region(heap, region);
 	}
 	pthread_mutex_unlock(&heap->grow);
 	return ret;

@@ -55,6 +55,7 @@ struct sw_cm_dev {
 	struct sw_device *dev;
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
+	struct ibv_xrcd *xrcd; /* once an id wanted one */
 	unsigned int refs;
 };
 

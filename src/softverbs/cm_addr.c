@@ -96,7 +96,8 @@ static int pick_port(struct sw_id *id, const struct sockaddr *addr, bool want)
 	static uint16_t last;
 
 	if (!last) /* processes begin in different places, so that they seldom meet */
-		last = sw_net_wanted() ? (uint16_t)(FIRST_PORT + getpid() % 16384) : FIRST_PORT - 1;
+		last = sw_net_wanted() ? (uint16_t)(FIRST_PORT + ((unsigned int)getpid() & 16383u))
+				       : FIRST_PORT - 1;
 	for (int i = FIRST_PORT; i <= LAST_PORT; i++) {
 		int err;
 

@@ -68,6 +68,8 @@ static void put_dev(struct sw_cm_dev *d)
 {
 	if (--d->refs)
 		return;
+	if (d->xrcd && !sw_xrcd_free(d->xrcd))
+		d->xrcd = NULL;
 	if (!sw_pd_free(d->pd))
 		d->pd = NULL;
 	if (d->dev->removed && !sw_close(sw_ctx(d->verbs))) {

@@ -4,10 +4,14 @@
  * These functions call the public verbs, as librdmacm does, so that a fault set for modify_qp
  * strikes here too; none of them holds the lock while it does.
  */
+#include <fcntl.h>
+
 #include "softverbs/cm.h"
 
 void sw_cm_destroy_cqs(struct rdma_cm_id *id)
 {
+	if (id->qp_type == IBV_QPT_XRC_RECV && id->srq)
+		return; /* they are the SRQ's */
 	if (id->recv_cq)
 		ibv_destroy_cq(id->recv_cq);
 	if (id->send_cq && id->send_cq != id->recv_cq)
@@ -18,6 +22,21 @@ void sw_cm_destroy_cqs(struct rdma_cm_id *id)
 	if (id->send_cq_channel && id->send_cq_channel != id->recv_cq_channel)
 		ibv_destroy_comp_channel(id->send_cq_channel);
 	id->recv_cq_channel = id->send_cq_channel = NULL;
+}
+
+/* The domain that all ids of the device have. */
+static struct ibv_xrcd *xrcd_of(struct rdma_cm_id *id)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct sw_cm_dev *dev = sw_id(id)->dev;
+
+	if (!dev->xrcd)
+		dev->xrcd = ibv_open_xrcd(id->verbs, &attr);
+	return dev->xrcd;
 }
 
 /* Law 1: sized from the requested depth; a depth of zero makes no CQ. */
@@ -78,6 +97,13 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *a)
 	if ((id->recv_cq && a->recv_cq && id->recv_cq != a->recv_cq) ||
 	    (id->send_cq && a->send_cq && id->send_cq != a->send_cq))
 		return sw_fail(EINVAL);
+	if (id->qp_type == IBV_QPT_XRC_RECV &&
+	    (!(a->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !a->xrcd)) {
+		a->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+		a->xrcd = xrcd_of(id);
+		if (!a->xrcd)
+			return -1;
+	}
 	if (create_cqs(id, a->send_cq || id->send_cq ? 0 : a->cap.max_send_wr,
 		       a->recv_cq || id->recv_cq ? 0 : a->cap.max_recv_wr))
 		goto fail;
@@ -90,7 +116,8 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *a)
 	qp = ibv_create_qp_ex(id->verbs, a);
 	if (!qp || init_qp(id, qp))
 		goto fail;
-	id->pd = qp->pd;
+	if (qp->pd)
+		id->pd = qp->pd;
 	id->qp = qp;
 	return 0;
 fail:
@@ -122,6 +149,24 @@ void rdma_destroy_qp(struct rdma_cm_id *id)
 	sw_cm_destroy_cqs(id);
 }
 
+/* An XRC queue's domain and CQ, where the caller gave none; a CQ made for the QP serves it. */
+static int add_xrc(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *a)
+{
+	if (!(a->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !a->xrcd)
+		a->xrcd = xrcd_of(id);
+	if (!a->xrcd)
+		return -1;
+	if (!(a->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !a->cq) {
+		if (!id->recv_cq && create_cqs(id, 0, a->attr.max_wr)) {
+			sw_cm_destroy_cqs(id);
+			return -1;
+		}
+		a->cq = id->recv_cq;
+	}
+	a->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	return 0;
+}
+
 int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *a)
 {
 	struct ibv_srq *srq;
@@ -132,6 +177,8 @@ int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *a)
 		a->pd = id->pd;
 		a->comp_mask |= IBV_SRQ_INIT_ATTR_PD;
 	}
+	if (a->srq_type == IBV_SRQT_XRC && add_xrc(id, a))
+		return -1;
 	srq = ibv_create_srq_ex(id->verbs, a);
 	if (!srq)
 		return -1;
@@ -148,7 +195,7 @@ int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_ini
 
 	memcpy(&ex, a, sizeof *a);
 	ex.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-	ex.srq_type = IBV_SRQT_BASIC;
+	ex.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
 	ex.pd = pd;
 	ret = rdma_create_srq_ex(id, &ex);
 	memcpy(a, &ex, sizeof *a);
@@ -185,6 +232,7 @@ static int attr_init(const struct sw_id *id, struct ibv_qp_attr *a)
 static int attr_rtr(const struct sw_id *id, struct ibv_qp_attr *a)
 {
 	struct ibv_ah_attr *ah = &a->ah_attr;
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 
 	*ah = (struct ibv_ah_attr){.is_global = 1, .port_num = id->id.port_num};
 	ah->grh.dgid = id->id.route.addr.addr.ibaddr.dgid;
@@ -194,16 +242,20 @@ static int attr_rtr(const struct sw_id *id, struct ibv_qp_attr *a)
 	a->path_mtu = IBV_MTU_1024;
 	a->dest_qp_num = id->remote_qpn;
 	a->rq_psn = 0;
-	a->max_dest_rd_atomic = id->responder_resources;
-	a->min_rnr_timer = 0;
-	return IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-	       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (id->id.qp_type != IBV_QPT_XRC_SEND) {
+		a->max_dest_rd_atomic = id->responder_resources;
+		a->min_rnr_timer = 0;
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	}
+	return mask;
 }
 
 static int attr_rts(const struct sw_id *id, struct ibv_qp_attr *a)
 {
 	a->sq_psn = 0;
 	a->timeout = id->ack_timeout ? id->ack_timeout : 19;
+	if (id->id.qp_type == IBV_QPT_XRC_RECV)
+		return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
 	a->retry_cnt = id->param.retry_count & 7;
 	a->rnr_retry = id->param.rnr_retry_count & 7;
 	a->max_rd_atomic = id->initiator_depth;

@@ -161,8 +161,10 @@ void sw_fill_ops(struct sw_context *ctx)
 	ctx->v.query_device_ex = query_device_ex;
 	ctx->v.create_srq_ex = sw_create_srq_ex;
 	ctx->v.get_srq_num = sw_get_srq_num;
+	ctx->v.open_xrcd = p->no_xrc ? NULL : sw_open_xrcd;
+	ctx->v.close_xrcd = sw_close_xrcd;
 	ctx->v.create_cq_ex = p->no_cq_ex ? NULL : sw_create_cq_ex;
-	ctx->v.create_qp_ex = p->no_qp_ex ? NULL : sw_create_qp_ex;
+	ctx->v.create_qp_ex = p->no_qp_ex && p->no_xrc ? NULL : sw_create_qp_ex;
 	ctx->v.alloc_td = p->no_td ? NULL : sw_alloc_td;
 	ctx->v.dealloc_td = p->no_td ? NULL : sw_dealloc_td;
 	ctx->v.alloc_parent_domain = p->no_td ? NULL : sw_alloc_parent_domain;

@@ -289,8 +289,10 @@ int sw_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 
 void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop)
 {
-	uint32_t to = cq->tail;
+	uint32_t to = cq ? cq->tail : 0;
 
+	if (!cq)
+		return;
 	sw_cq_held_forget(cq, qp, drop);
 	for (uint32_t i = cq->tail; i != cq->head; i++) {
 		struct sw_cqe *e = &cq->ring[i & cq->mask];
@@ -306,4 +308,12 @@ void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop)
 		cq->ring[to++ & cq->mask] = *e;
 	}
 	cq->head = to;
+}
+
+void sw_cq_forget_srq(struct sw_cq *cq, struct sw_srq *srq)
+{
+	for (uint32_t i = cq->tail; i != cq->head; i++)
+		if (cq->ring[i & cq->mask].srq == srq)
+			cq->ring[i & cq->mask].srq = NULL;
+	sw_cq_held_forget_srq(cq, srq);
 }

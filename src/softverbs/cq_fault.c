@@ -108,3 +108,10 @@ void sw_cq_held_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop)
 	}
 	cq->nheld = to;
 }
+
+void sw_cq_held_forget_srq(struct sw_cq *cq, struct sw_srq *srq)
+{
+	for (uint32_t i = 0; i < cq->nheld; i++)
+		if (cq->held[i].cqe.srq == srq)
+			cq->held[i].cqe.srq = NULL;
+}

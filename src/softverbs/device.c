@@ -77,6 +77,7 @@ static int add(const char *name, const struct sw_persona *p, int ports)
 	dev->qp_next = 0;
 	dev->qpn_base = SW_QPN_BASE;
 	sw_list_init(&dev->contexts);
+	sw_list_init(&dev->xrc_srqs);
 	dev->ibv.node_type = p->node;
 	dev->ibv.transport_type = p->transport;
 	snprintf(dev->ibv.name, sizeof dev->ibv.name, "%s", name);
@@ -365,6 +366,8 @@ int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 		return err;
 	sw_lock();
 	*a = dev->p.attr;
+	if (!dev->p.no_xrc && !dev->p.no_extended)
+		a->device_cap_flags |= IBV_DEVICE_XRC;
 	a->node_guid = a->sys_image_guid = guid(dev);
 	a->phys_port_cnt = (uint8_t)dev->nports;
 	sw_unlock();

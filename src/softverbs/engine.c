@@ -81,7 +81,7 @@ void sw_complete_recv(struct sw_qp *qp, struct ibv_wc *wc, uint32_t upto, bool s
 	if (wc->status == IBV_WC_SUCCESS && qp->dev->p.recv_grh)
 		wc->wc_flags |= IBV_WC_GRH;
 	e.wc = *wc;
-	e.qp = qp;
+	e.qp = qp->xrcd ? NULL : qp; /* XRC: it belongs to the SRQ */
 	e.srq = sw_early_slots(qp->dev) ? NULL : qp->srq;
 	e.upto = upto;
 	e.side = SW_RECV;
@@ -209,7 +209,10 @@ struct sw_qp *sw_peer(const struct sw_qp *qp)
 
 	if (qp->remote || !peer || peer->dev->removed || peer->dest != qp->dev ||
 	    peer->attr.dest_qp_num != qp->ibv.qp_base.qp_num || !sw_link_up(qp) ||
-	    !sw_link_up(peer) || peer->ibv.qp_base.qp_type != qp->ibv.qp_base.qp_type)
+	    !sw_link_up(peer) ||
+	    peer->ibv.qp_base.qp_type != (qp->ibv.qp_base.qp_type == IBV_QPT_XRC_SEND
+						  ? IBV_QPT_XRC_RECV
+						  : qp->ibv.qp_base.qp_type))
 		return NULL;
 	return peer->state == IBV_QPS_RTR || peer->state == IBV_QPS_RTS ||
 			       peer->state == IBV_QPS_SQD
@@ -289,15 +292,6 @@ void sw_kick(struct sw_qp *qp)
 	if (qp->rx)
 		sw_wire_kick(qp);
 	if (peer && peer->wait && !peer->remote)
-		sw_run(peer);
-}
-
-void sw_leave(struct sw_qp *qp)
-{
-	struct sw_qp *peer =
-		sw_list_empty(&waiting) ? NULL : sw_qp_find(qp->dest, qp->attr.dest_qp_num);
-
-	if (peer && peer != qp && peer->wait == SW_WAIT_RNR && !peer->remote)
 		sw_run(peer);
 }
 

@@ -18,7 +18,7 @@
 	X(reg_dmabuf_mr) X(create_comp_channel) X(destroy_comp_channel) X(create_cq) \
 	X(resize_cq) X(destroy_cq) X(poll_cq) X(req_notify_cq) X(get_cq_event) \
 	X(create_qp) X(modify_qp) X(query_qp) X(destroy_qp) X(post_send) X(post_recv) \
-	X(create_srq) X(modify_srq) X(query_srq) X(destroy_srq) X(post_srq_recv) \
+	X(create_srq) X(modify_srq) X(query_srq) X(destroy_srq) X(post_srq_recv) X(open_xrcd) \
 	X(create_ah) X(destroy_ah) X(alloc_mw) X(bind_mw) X(dealloc_mw) X(alloc_td) \
 	X(attach_mcast) X(get_async_event) X(create_event_channel) X(create_id) \
 	X(destroy_id) X(bind_addr) X(resolve_addr) X(resolve_route) X(listen) \

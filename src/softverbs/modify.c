@@ -64,6 +64,34 @@ static const struct rule ud_rules[] = {
 	{IBV_QPS_SQE, IBV_QPS_RTS, 0, CUR | IBV_QP_QKEY},
 };
 
+/* XRC: the sender alone asks, the receiver alone answers; so each is told its half of RC's. */
+static const struct rule xrc_send_rules[] = {
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | ACCESS, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | ACCESS},
+	{IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+	 IBV_QP_ALT_PATH | ACCESS | IBV_QP_PKEY_INDEX},
+	{IBV_QPS_RTR, IBV_QPS_RTS,
+	 IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		 IBV_QP_MAX_QP_RD_ATOMIC,
+	 CUR | IBV_QP_ALT_PATH | ACCESS | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0, CUR | ACCESS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+	{IBV_QPS_SQD, IBV_QPS_RTS, 0, CUR | IBV_QP_ALT_PATH | ACCESS | IBV_QP_PATH_MIG_STATE},
+};
+
+static const struct rule xrc_recv_rules[] = {
+	{IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | ACCESS, 0},
+	{IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | ACCESS},
+	{IBV_QPS_INIT, IBV_QPS_RTR,
+	 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+		 IBV_QP_MIN_RNR_TIMER,
+	 IBV_QP_ALT_PATH | ACCESS | IBV_QP_PKEY_INDEX},
+	{IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
+	 CUR | IBV_QP_ALT_PATH | ACCESS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE},
+	{IBV_QPS_RTS, IBV_QPS_RTS, 0,
+	 CUR | ACCESS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER},
+};
+
 #define RULES(table)                                                                               \
 	{                                                                                          \
 		table, sizeof table / sizeof *table                                                \
@@ -75,6 +103,8 @@ static const struct {
 	[IBV_QPT_RC] = RULES(rc_rules),
 	[IBV_QPT_UC] = RULES(uc_rules),
 	[IBV_QPT_UD] = RULES(ud_rules),
+	[IBV_QPT_XRC_SEND] = RULES(xrc_send_rules),
+	[IBV_QPT_XRC_RECV] = RULES(xrc_recv_rules),
 };
 
 static int check_rules(const struct sw_qp *qp, enum ibv_qp_state to, int mask)
@@ -237,7 +267,6 @@ static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 	store(qp, a, mask);
 	if (to == IBV_QPS_ERR) {
 		sw_qp_error(qp);
-		sw_leave(qp);
 		return 0;
 	}
 	if (to == IBV_QPS_SQD && qp->state != IBV_QPS_SQD && qp->attr.en_sqd_async_notify)

@@ -237,6 +237,8 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 		sw_wait_peer(qp);
 		return SW_WAITING;
 	}
+	if (peer->xrcd && !sw_xrc_target(peer, w->srqn))
+		return refused(qp, peer, IBV_WC_REM_INV_REQ_ERR, 0);
 	switch (w->op) {
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:

@@ -59,6 +59,7 @@ struct sw_persona {
 	bool no_cq_resize;    /* no ibv_resize_cq */
 	bool no_srq_resize;   /* no IBV_SRQ_MAX_WR */
 	bool no_ud;           /* RC alone */
+	bool no_xrc;          /* no extended reliable connections */
 	bool no_access_event; /* a refused peer makes no QP_ACCESS_ERR or QP_REQ_ERR */
 	bool no_rkey;         /* a region without remote access has rkey 0 */
 	bool lax_modify;     /* modify_qp checks no P_Key index, RNR count or responder resources */

@@ -11,7 +11,8 @@ static bool is_inline_op(enum ibv_wr_opcode op)
 static bool known_op(const struct sw_qp *qp, enum ibv_wr_opcode op)
 {
 	const struct sw_persona *p = &qp->dev->p;
-	bool rc = qp->ibv.qp_base.qp_type == IBV_QPT_RC || p->any_opcode;
+	bool rc = qp->ibv.qp_base.qp_type == IBV_QPT_RC ||
+		  qp->ibv.qp_base.qp_type == IBV_QPT_XRC_SEND || p->any_opcode;
 	bool writes = rc || qp->ibv.qp_base.qp_type == IBV_QPT_UC;
 
 	switch (op) {
@@ -129,6 +130,8 @@ static void enqueue(struct sw_qp *qp, const struct ibv_send_wr *wr, uint64_t len
 	w->imm = wr->imm_data;
 	w->inl = (wr->send_flags & IBV_SEND_INLINE) != 0;
 	w->done = false;
+	if (qp->ibv.qp_base.qp_type == IBV_QPT_XRC_SEND)
+		w->srqn = wr->qp_type.xrc.remote_srqn;
 	if (w->op == IBV_WR_RDMA_READ && qp->dev->p.read_first && w->num_sge > 1)
 		w->num_sge = 1;
 	if (w->inl)

@@ -51,17 +51,46 @@ static void free_qp(struct sw_qp *qp)
 	free(qp);
 }
 
+static bool known_type(const struct sw_device *dev, enum ibv_qp_type type)
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return true;
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		return !dev->p.no_ud;
+	case IBV_QPT_XRC_SEND:
+	case IBV_QPT_XRC_RECV:
+		return !dev->p.no_xrc;
+	default:
+		return false;
+	}
+}
+
+/* An XRC queue pair has one side only, and the receiving one borrows what it needs. */
+static void leave_out(struct ibv_qp_init_attr *a)
+{
+	if (a->qp_type != IBV_QPT_XRC_SEND && a->qp_type != IBV_QPT_XRC_RECV)
+		return;
+	a->srq = NULL;
+	a->recv_cq = a->qp_type == IBV_QPT_XRC_SEND ? a->send_cq : NULL;
+	a->cap.max_recv_wr = a->cap.max_recv_sge = 0;
+	if (a->qp_type == IBV_QPT_XRC_RECV) {
+		a->send_cq = NULL;
+		a->cap = (struct ibv_qp_cap){0};
+	}
+}
+
 static int check_init(struct sw_device *dev, const struct ibv_qp_init_attr *a)
 {
 	const struct ibv_device_attr *d = &dev->p.attr;
 
 	if (dev->removed)
 		return EIO;
-	if (!a->send_cq || !a->recv_cq)
-		return EINVAL;
-	if (a->qp_type != IBV_QPT_RC &&
-	    ((a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD) || dev->p.no_ud))
+	if (!known_type(dev, a->qp_type))
 		return EOPNOTSUPP;
+	if (a->qp_type != IBV_QPT_XRC_RECV && (!a->send_cq || !a->recv_cq))
+		return EINVAL;
 	if (a->cap.max_send_wr > (uint32_t)d->max_qp_wr ||
 	    a->cap.max_send_sge > (uint32_t)d->max_sge ||
 	    a->cap.max_inline_data > dev->p.max_inline)
@@ -117,12 +146,36 @@ struct sw_qp *sw_qp_find(struct sw_device *dev, uint32_t qpn)
 	return dev && at < dev->nqp ? dev->qp[at] : NULL;
 }
 
-static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool builder, int *err)
+/* What it was made of can't go before it. */
+static void hold(struct sw_qp *qp, int by)
 {
-	struct sw_device *dev = sw_dev(pd->ibv.context);
+	const struct ibv_qp *ibv = &qp->ibv.qp_base;
+	const unsigned int n = (unsigned int)by;
+
+	if (ibv->pd)
+		sw_outer(ibv->pd, struct sw_pd, ibv)->refs += n;
+	if (qp->xrcd)
+		qp->xrcd->refs += n;
+	if (ibv->send_cq)
+		sw_cq(ibv->send_cq)->refs += n;
+	if (ibv->recv_cq)
+		sw_cq(ibv->recv_cq)->refs += n;
+	if (ibv->srq)
+		sw_srq(ibv->srq)->refs += n;
+	qp->dev->count[SV_QPS] += by;
+	sw_ctx(ibv->context)->objects += n;
+	sw_count(SV_QPS, by);
+}
+
+/* pd: not for XRC_RECV, which has a domain instead. */
+static struct sw_qp *new_qp(struct ibv_context *c, struct ibv_pd *pd, struct sw_xrcd *xrcd,
+			    struct ibv_qp_init_attr *a, bool builder, int *err)
+{
+	struct sw_device *dev = sw_dev(c);
 	struct ibv_qp *ibv;
 	struct sw_qp *qp;
 
+	leave_out(a);
 	*err = check_init(dev, a);
 	if (*err)
 		return NULL;
@@ -150,16 +203,17 @@ static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool b
 	}
 	ibv = &qp->ibv.qp_base;
 	qp->attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RESET, .cap = qp->cap};
-	qp->pd = pd;
-	qp->scq = sw_cq(a->send_cq);
-	qp->rcq = sw_cq(a->recv_cq);
+	qp->pd = pd ? sw_outer(pd, struct sw_pd, ibv) : NULL;
+	qp->xrcd = xrcd;
+	qp->scq = a->send_cq ? sw_cq(a->send_cq) : NULL;
+	qp->rcq = a->recv_cq ? sw_cq(a->recv_cq) : NULL;
 	qp->srq = a->srq ? sw_srq(a->srq) : NULL;
 	qp->sig_all = a->sq_sig_all != 0;
 	sw_list_init(&qp->waiting);
 	sw_list_init(&qp->busy);
-	ibv->context = pd->ibv.context;
+	ibv->context = c;
 	ibv->qp_context = a->qp_context;
-	ibv->pd = &pd->ibv;
+	ibv->pd = pd;
 	ibv->send_cq = a->send_cq;
 	ibv->recv_cq = a->recv_cq;
 	ibv->srq = a->srq;
@@ -168,18 +222,12 @@ static struct sw_qp *new_qp(struct sw_pd *pd, struct ibv_qp_init_attr *a, bool b
 	pthread_mutex_init(&ibv->mutex, NULL);
 	pthread_cond_init(&ibv->cond, NULL);
 	a->cap = qp->cap;
-	pd->refs++;
-	qp->scq->refs++;
-	qp->rcq->refs++;
-	if (qp->srq)
-		qp->srq->refs++;
-	dev->count[SV_QPS]++;
-	sw_ctx(ibv->context)->objects++;
-	sw_count(SV_QPS, 1);
+	hold(qp, 1);
 	return qp;
 }
 
-static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, bool builder)
+static struct ibv_qp *create(struct ibv_context *c, struct ibv_pd *pd, struct sw_xrcd *xrcd,
+			     struct ibv_qp_init_attr *a, bool builder)
 {
 	struct sw_qp *qp;
 	int err = SW_FAULT(create_qp);
@@ -187,14 +235,16 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *a, bool
 	if (err)
 		return sw_null(err);
 	sw_lock();
-	qp = new_qp(sw_outer(pd, struct sw_pd, ibv), a, builder, &err);
+	qp = new_qp(c, pd, xrcd, a, builder, &err);
 	sw_unlock();
 	return qp ? &qp->ibv.qp_base : sw_null(err);
 }
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
-	return create(pd, a, false);
+	if (a->qp_type == IBV_QPT_XRC_RECV)
+		return sw_null(EINVAL); /* there is no domain */
+	return create(pd->context, pd, NULL, a, false);
 }
 
 struct ibv_qp *sw_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
@@ -205,14 +255,24 @@ struct ibv_qp *sw_create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex
 			     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
 			     IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
 
-	(void)c;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	const bool builder = (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+
+	if (a->qp_type == IBV_QPT_XRC_RECV) {
+		/* A PD is not looked at. */
+		if (!(a->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !a->xrcd)
+			return sw_null(EINVAL);
+		if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD))
+			return sw_null(EOPNOTSUPP);
+		return create(c, NULL, sw_outer(a->xrcd, struct sw_xrcd, ibv),
+			      (struct ibv_qp_init_attr *)a, false);
+	}
 	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd)
 		return sw_null(EINVAL);
-	if (a->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) ||
-	    (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS && a->send_ops_flags & ~ops))
+	if (a->comp_mask & ~known ||
+	    (builder && (a->send_ops_flags & ~ops || sw_dev(c)->p.no_qp_ex)))
 		return sw_null(EOPNOTSUPP);
-	return create(a->pd, (struct ibv_qp_init_attr *)a,
-		      (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0);
+	return create(c, a->pd, NULL, (struct ibv_qp_init_attr *)a, builder);
 }
 
 /* ---- what no device here has ---- */
@@ -289,16 +349,8 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	sw_cq_forget(qp->scq, qp, !dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !dev->p.keep_cqes);
 	dev->qp[ibv->handle] = NULL;
-	sw_leave(qp);
 	sw_async_forget(sw_ctx(ibv->context), ibv, &qp->async_got, &ibv->events_completed);
-	qp->pd->refs--;
-	qp->scq->refs--;
-	qp->rcq->refs--;
-	if (qp->srq)
-		qp->srq->refs--;
-	dev->count[SV_QPS]--;
-	sw_ctx(ibv->context)->objects--;
-	sw_count(SV_QPS, -1);
+	hold(qp, -1);
 	sw_unlock();
 	pthread_cond_destroy(&ibv->cond);
 	pthread_mutex_destroy(&ibv->mutex);
@@ -342,7 +394,7 @@ void sw_qp_error(struct sw_qp *qp)
 	if (!was && qp->dev->p.transport == IBV_TRANSPORT_IWARP)
 		sw_cm_qp_ended(qp);
 	/* Law 2.9: nothing of the SRQ will be consumed by this QP any more. */
-	if (!was && qp->srq && !qp->dev->p.no_last_wqe)
+	if (!was && qp->srq && !qp->xrcd && !qp->dev->p.no_last_wqe)
 		sw_async_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 

@@ -14,7 +14,9 @@ static void free_srq(struct sw_srq *srq)
 	free(srq);
 }
 
-struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
+/* xrcd and cq: NULL, or it is one of XRC. */
+static struct ibv_srq *create(struct ibv_pd *ibv, const struct ibv_srq_init_attr *a,
+			      struct sw_xrcd *xrcd, struct ibv_cq *cq)
 {
 	struct sw_pd *pd = sw_outer(ibv, struct sw_pd, ibv);
 	struct sw_device *dev = sw_dev(ibv->context);
@@ -50,6 +52,8 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 		return sw_null(err);
 	}
 	srq->ibv.handle = (uint32_t)dev->count[SV_SRQS]++;
+	if (xrcd)
+		sw_xrc_enter(srq, xrcd, sw_cq(cq));
 	pd->refs++;
 	sw_ctx(ibv->context)->objects++;
 	sw_count(SV_SRQS, 1);
@@ -57,16 +61,30 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *ibv, struct ibv_srq_init_attr *a)
 	return &srq->ibv;
 }
 
-struct ibv_srq *sw_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a)
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 {
-	/* Only the plain kind, which verbs.h sends to ibv_create_srq by itself. */
-	(void)c, (void)a;
-	return sw_null(EOPNOTSUPP);
+	return create(pd, a, NULL, NULL);
 }
 
-int sw_get_srq_num(struct ibv_srq *srq, uint32_t *num)
+/* The plain kind is sent to ibv_create_srq by verbs.h itself. */
+struct ibv_srq *sw_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a)
 {
-	*num = srq->handle;
+	const uint32_t all = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+
+	if (sw_dev(c)->p.no_xrc || a->srq_type != IBV_SRQT_XRC)
+		return sw_null(EOPNOTSUPP);
+	if (a->comp_mask != all || !a->pd || !a->xrcd || !a->cq)
+		return sw_null(EINVAL);
+	return create(a->pd, (struct ibv_srq_init_attr *)a, sw_outer(a->xrcd, struct sw_xrcd, ibv),
+		      a->cq);
+}
+
+int sw_get_srq_num(struct ibv_srq *ibv, uint32_t *num)
+{
+	struct sw_srq *srq = sw_srq(ibv);
+
+	*num = srq->xrcd ? srq->num : ibv->handle;
 	return 0;
 }
 
@@ -145,6 +163,8 @@ int ibv_destroy_srq(struct ibv_srq *ibv)
 		return EBUSY;
 	}
 	sw_async_forget(sw_ctx(ibv->context), ibv, &srq->async_got, &ibv->events_completed);
+	if (srq->xrcd)
+		sw_xrc_leave(srq);
 	srq->pd->refs--;
 	srq->dev->count[SV_SRQS]--;
 	sw_ctx(ibv->context)->objects--;

@@ -112,6 +112,8 @@ struct sw_device {
 	uint32_t block;     /* net_addr.c: of QP numbers, under which other processes find it; 0: none */
 	struct sw_listener *listener[2];
 	int count[SV_NCOUNTERS];
+	struct sw_list xrc_srqs; /* which requests name by number */
+	uint32_t srq_next;
 };
 #define SW_QPN_BASE 17u /* of a device that other processes don't see */
 
@@ -260,10 +262,13 @@ void sw_cq_held(struct sw_cq *cq);
 void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe);
 void sw_cq_ring_bell(struct sw_cq *cq, bool solicited);
 void sw_cq_held_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop);
+void sw_cq_held_forget_srq(struct sw_cq *cq, struct sw_srq *srq);
 /* cq_ex.c */
 struct ibv_cq_ex *sw_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
 /* A QP goes: its CQEs are dropped, or stay without an owner. */
 void sw_cq_forget(struct sw_cq *cq, struct sw_qp *qp, bool drop);
+/* An SRQ goes: its CQEs stay. */
+void sw_cq_forget_srq(struct sw_cq *cq, struct sw_srq *srq);
 
 /* ---- qp.c, modify.c ---- */
 
@@ -290,6 +295,7 @@ struct sw_swqe {
 	uint32_t num_sge;
 	uint32_t len;
 	uint32_t imm; /* or the rkey to invalidate */
+	uint32_t srqn; /* XRC: whose receive it takes */
 	bool inl;
 	bool done;   /* it is, but one before it isn't */
 	bool summed; /* strict.c */
@@ -334,6 +340,7 @@ struct sw_qp {
 	struct sw_pd *pd;
 	struct sw_cq *scq, *rcq;
 	struct sw_srq *srq;
+	struct sw_xrcd *xrcd; /* XRC_RECV: pd, rcq and srq are those of the last request's SRQ */
 	enum ibv_qp_state state;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_cap cap;
@@ -392,8 +399,6 @@ void sw_run(struct sw_qp *qp);
 /* Runs whoever waits for a receive on this QP, or on this SRQ. */
 void sw_kick(struct sw_qp *qp);
 void sw_kick_srq(struct sw_srq *srq);
-/* The QP answers no more: who waited for a receive on it waits for an answer now, and that ends. */
-void sw_leave(struct sw_qp *qp);
 /* Ends the waits whose time is over. Cheap when nobody waits. */
 void sw_due(void);
 void sw_cm_due(void); /* cm_time.c: the same for connections */
@@ -415,6 +420,10 @@ struct sw_srq {
 	unsigned int refs;
 	unsigned int async_got;
 	struct ibv_srq_attr cap;
+	struct sw_list link; /* XRC: on its device's list */
+	struct sw_xrcd *xrcd;
+	struct sw_cq *cq;
+	uint32_t num;
 };
 static inline struct sw_srq *sw_srq(struct ibv_srq *s)
 {
@@ -425,6 +434,21 @@ struct ibv_srq *sw_create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr
 int sw_get_srq_num(struct ibv_srq *srq, uint32_t *num);
 /* One receive was taken off its queue. */
 void sw_srq_taken(struct sw_srq *srq);
+
+/* ---- xrc.c ---- */
+
+struct sw_xrcd {
+	struct ibv_xrcd ibv;
+	unsigned int refs;
+};
+struct ibv_xrcd *sw_open_xrcd(struct ibv_context *c, struct ibv_xrcd_init_attr *a);
+int sw_close_xrcd(struct ibv_xrcd *xrcd);
+int sw_xrcd_free(struct ibv_xrcd *xrcd);
+/* The SRQ becomes one of the domain, with a number of its own. */
+void sw_xrc_enter(struct sw_srq *srq, struct sw_xrcd *xrcd, struct sw_cq *cq);
+void sw_xrc_leave(struct sw_srq *srq);
+/* A request for this SRQ arrives at an XRC_RECV queue pair; false: it may not. */
+bool sw_xrc_target(struct sw_qp *qp, uint32_t srqn);
 
 /* ---- strict.c: all but sw_strict are called only while it's on ---- */
 

@@ -198,6 +198,14 @@ static void wr_set_ud_addr(struct ibv_qp_ex *q, struct ibv_ah *ah, uint32_t qpn,
 	wr->wr.ud.remote_qkey = qkey;
 }
 
+static void wr_set_xrc_srqn(struct ibv_qp_ex *q, uint32_t srqn)
+{
+	struct ibv_send_wr *wr = last(q);
+
+	if (wr)
+		wr->qp_type.xrc.remote_srqn = srqn;
+}
+
 static int wr_complete(struct ibv_qp_ex *q)
 {
 	struct sw_builder *b = outer(q);
@@ -264,6 +272,7 @@ int sw_builder_new(struct sw_qp *qp)
 	q->wr_set_inline_data = wr_set_inline_data;
 	q->wr_set_inline_data_list = wr_set_inline_data_list;
 	q->wr_set_ud_addr = wr_set_ud_addr;
+	q->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	return 0;
 }
 

@@ -23,6 +23,15 @@ flags=$(pkg-config --define-variable=prefix="$work/usr" --define-variable=includ
 # shellcheck disable=SC2086 # they are several
 cc -std=c11 -Wall -Wextra -Werror "$work/hello.c" -o "$work/hello" $flags
 ldd "$work/hello" | grep -q libsgpool.so
+# libsgpool-heap is of the same kind, where it was built.
+if [[ -e ${pc%/*}/sgpool-heap.pc ]]; then
+	# shellcheck disable=SC2046
+	cc -std=c11 -Wall -Wextra -Werror "$here/project/heap.c" -o "$work/heap" \
+		$(pkg-config --define-variable=prefix="$work/usr" \
+			--define-variable=includedir="$work/usr/include" \
+			--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool-heap)
+	LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/heap"
+fi
 printf '#include <sgpool/sgpool.h>\nint main() { return sgp_version()[0] != %s; }\n' "'0'" >"$work/hello.cc"
 # shellcheck disable=SC2086
 c++ -std=c++11 -Wall -Wextra -Wpedantic -Werror "$work/hello.cc" -o "$work/hellocc" $flags
@@ -37,6 +46,7 @@ for program in shared static; do
 	LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/build/$program" 2>"$work/said" && exit 1
 	grep -q 'hello ADDRESS' "$work/said"
 done
+[[ ! -e ${pc%/*}/sgpool-heap.pc ]] || LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/build/heap"
 ! ldd "$work/build/static" | grep -q libsgpool || exit 1
 echo "find_package: ok"
 

@@ -263,6 +263,32 @@ START_TEST(test_deregistration_fails)
 }
 END_TEST
 
+/* A region that is on one domain only is used no more, and ended later. */
+START_TEST(test_half_deregistered)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(a->id->verbs);
+	void *obj;
+
+	ck_assert_int_eq(sgp_pool_add_pd(pool, pd), 0);
+	sgp_free(object(MIB, 1));
+	sv_fail_nth("dereg_mr", 1, EBUSY);
+	sv_fail_nth("reg_mr", 0, ENOMEM);
+	ck_assert_int_eq(sgp_heap_trim(heap), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert(sv_failed("reg_mr"));
+	ck_assert_uint_eq(stats_of().registered, 0);
+	obj = object(MIB, 2);
+	ck_assert_uint_eq(stats_of().regions, 1);
+	sv_fail_nth("dereg_mr", 0, EBUSY);
+	ck_assert_int_eq(sgp_heap_trim(heap), -1);
+	ck_assert_int_eq(sgp_heap_trim(heap), 0);
+	sgp_free(obj);
+	end_heap();
+	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+	make_heap(16 * MIB, NULL);
+}
+END_TEST
+
 /* ---- threads, processes ---- */
 
 static void *use_and_end(void *arg)
@@ -406,6 +432,7 @@ int main(void)
 	tcase_add_test(tc, test_nothing_is_written_to_regions);
 	tcase_add_test(tc, test_registration_fails);
 	tcase_add_test(tc, test_deregistration_fails);
+	tcase_add_test(tc, test_half_deregistered);
 	tcase_add_test(tc, test_threads_give_their_caches_back);
 	tcase_add_test(tc, test_heap_goes_before_thread);
 	tcase_add_test(tc, test_destructors_in_any_order);
