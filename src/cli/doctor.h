@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "cli/out.h"
-#include "pool/limits.h"
+#include "pool/advice.h"
 
 enum {
 	PROBLEMS = 48
@@ -27,7 +27,7 @@ enum severity {
 struct problem {
 	enum severity severity;
 	const char *code; /* for programs: a word that stays */
-	char what[256];
+	char what[320];
 	char mend[512];
 };
 

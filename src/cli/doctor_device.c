@@ -189,19 +189,17 @@ static int probe_register(struct ibv_pd *pd)
 	return err;
 }
 
-static bool register_problem(struct doctor *d, const char *device, int err)
+static bool register_problem(struct doctor *d, struct ibv_context *verbs, int err)
 {
-	struct sgp_memlock lock;
+	const struct sgp_unregistered failed = {
+		.verbs = verbs, .bytes = TRANSFER_LOCKED, .err = err};
+	struct sgp_advice advice;
+	const bool memlock = sgp_advise_registration(&advice, &failed);
 
-	sgp_memlock_read(&lock);
-	/* siw does not ask for the capability (limits.h): the limit alone may be why. */
-	if ((err == ENOMEM || err == EPERM) && lock.limit < TRANSFER_LOCKED) {
-		doctor_memlock_problem(d, &lock, TRANSFER_LOCKED);
-		return false;
-	}
-	doctor_mend(doctor_problem(d, BLOCKS_DEVICE, "register",
-				   "%s: memory can't be registered: %s", device, strerror(err)),
-		    err == ENOMEM ? "free -m" : "dmesg | tail");
+	doctor_mend(doctor_problem(d, memlock ? BLOCKS : BLOCKS_DEVICE,
+				   memlock ? "memlock" : "register", "%s: %s",
+				   ibv_get_device_name(verbs->device), advice.what),
+		    "%s", advice.mend);
 	return false;
 }
 
@@ -235,7 +233,7 @@ static bool write_probes(struct doctor *d, struct ibv_context *verbs)
 	if (pd)
 		ibv_dealloc_pd(pd);
 	if (err && pd)
-		return register_problem(d, device, err);
+		return register_problem(d, verbs, err);
 	return inlined >= 0;
 }
 
@@ -305,17 +303,16 @@ static void write_device(struct doctor *d, struct ibv_device *device)
 static void write_fork(struct doctor *d)
 {
 	const enum ibv_fork_status status = ibv_is_fork_initialized();
+	struct sgp_advice advice;
 
 	out_str(d->out, "fork", "fork support",
 		status == IBV_FORK_UNNEEDED  ? "given by the kernel"
 		: status == IBV_FORK_ENABLED ? "on"
 					     : "off");
-	if (status == IBV_FORK_DISABLED && d->devices)
-		doctor_mend(
-			doctor_problem(d, HINT, "fork",
-				       "a program that forks may lose registered memory outside of "
-				       "pools: the kernel does not copy pinned pages at a fork"),
-			"export RDMAV_FORK_SAFE=1");
+	if (status == IBV_FORK_DISABLED && d->devices) {
+		sgp_advise_fork(&advice);
+		doctor_mend(doctor_problem(d, HINT, "fork", "%s", advice.what), "%s", advice.mend);
+	}
 }
 
 static void write_cm(struct doctor *d)

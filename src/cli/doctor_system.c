@@ -15,6 +15,9 @@
 #include "cli/format.h"
 #include "cli/transfer.h"
 
+#define PAGE_2M (UINT64_C(2) << 20)
+#define PAGE_1G (UINT64_C(1) << 30)
+
 /* Does a line of the file contain word? */
 static bool file_mentions(const char *path, const char *word)
 {
@@ -67,18 +70,10 @@ void doctor_modules(struct doctor *d)
 
 void doctor_memlock_problem(struct doctor *d, const struct sgp_memlock *lock, uint64_t need)
 {
-	struct rlimit limit = {0, 0};
-	char state[160];
-	struct problem *p;
+	struct sgp_advice advice;
 
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	p = doctor_problem(d, BLOCKS, "memlock", "%s of memory can't be locked: %s",
-			   format_bytes(need).text,
-			   sgp_memlock_describe(lock, state, sizeof state));
-	doctor_mend(p, "%s (for this shell). %s",
-		    limit.rlim_max > limit.rlim_cur ? "ulimit -S -l $(ulimit -H -l)"
-						    : "sudo prlimit --memlock=unlimited --pid $$",
-		    sgp_memlock_advice);
+	sgp_advise_memlock(&advice, lock, need);
+	doctor_mend(doctor_problem(d, BLOCKS, "memlock", "%s", advice.what), "%s", advice.mend);
 }
 
 /* "CapEff:\t000001ffffffffff" -> "000001ffffffffff"; empty if it can't be read. */
@@ -136,29 +131,18 @@ void doctor_limits(struct doctor *d)
 		doctor_memlock_problem(d, &lock, TRANSFER_LOCKED);
 }
 
-static uint64_t read_number(const char *directory, const char *name)
-{
-	char path[512], line[64];
-
-	snprintf(path, sizeof path, "%s/%s", directory, name);
-	return doctor_read_line(path, line, sizeof line) ? 0 : strtoull(line, NULL, 10);
-}
-
 /* Hugepages of one size. Returns how many are free. */
 static uint64_t write_hugepages(struct doctor *d, const char *key, const char *title,
-				unsigned int kib)
+				uint64_t page_bytes)
 {
-	char directory[96];
-	uint64_t free_pages;
+	const struct sgp_hugepages pages = sgp_hugepages_read(page_bytes);
 
-	snprintf(directory, sizeof directory, "/sys/kernel/mm/hugepages/hugepages-%ukB", kib);
-	free_pages = read_number(directory, "free_hugepages");
 	out_group(d->out, key, title);
-	out_bool(d->out, "supported", "supported", access(directory, F_OK) == 0);
-	out_u64(d->out, "total", "total", read_number(directory, "nr_hugepages"));
-	out_u64(d->out, "free", "free", free_pages);
+	out_bool(d->out, "supported", "supported", pages.supported);
+	out_u64(d->out, "total", "total", pages.total);
+	out_u64(d->out, "free", "free", pages.free);
 	out_end(d->out);
-	return free_pages;
+	return pages.free;
 }
 
 /* "always [madvise] never" -> "madvise". */
@@ -174,24 +158,27 @@ static const char *chosen(char *line)
 
 void doctor_memory(struct doctor *d)
 {
-	const unsigned int need = (TRANSFER_LOCKED + (2 << 20) - 1) / (2 << 20);
+	const uint64_t need = (TRANSFER_LOCKED + PAGE_2M - 1) / PAGE_2M;
+	struct sgp_advice advice;
 	uint64_t free_2m;
 	char line[128];
 	const char *thp;
 
 	out_group(d->out, "memory", "memory");
 	out_u64(d->out, "page_size", "page size", (uint64_t)sysconf(_SC_PAGESIZE));
-	free_2m = write_hugepages(d, "hugepages_2m", "hugepages of 2 MiB", 2048);
-	write_hugepages(d, "hugepages_1g", "hugepages of 1 GiB", 1048576);
+	free_2m = write_hugepages(d, "hugepages_2m", "hugepages of 2 MiB", PAGE_2M);
+	write_hugepages(d, "hugepages_1g", "hugepages of 1 GiB", PAGE_1G);
 	doctor_read_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
 	thp = chosen(line);
 	out_str(d->out, "transparent_hugepages", "transparent hugepages", thp);
 	out_end(d->out);
-	if (free_2m < need && (!thp || !strcmp(thp, "never")))
+	if (free_2m < need && (!thp || !strcmp(thp, "never"))) {
+		sgp_advise_hugepages(&advice, PAGE_2M, TRANSFER_LOCKED, ENOMEM);
 		doctor_mend(doctor_problem(d, HINT, "hugepages",
 					   "pools will use base pages: no hugepages are free, "
 					   "transparent ones are off"),
-			    "%ssysctl vm.nr_hugepages=%u", d->sudo, need);
+			    "%s", advice.mend);
+	}
 }
 
 static void write_node(struct doctor *d, const char *name)

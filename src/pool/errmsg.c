@@ -7,7 +7,7 @@
 #include "pool/errmsg.h"
 #include "sgpool/sgpool.h"
 
-static _Thread_local char message[512];
+static _Thread_local char message[768];
 
 void sgp_set_error(int err, const char *fmt, ...)
 {

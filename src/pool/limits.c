@@ -7,11 +7,6 @@
 
 #include "pool/limits.h"
 
-const char sgp_memlock_advice[] =
-	"Raise it: `ulimit -l`, memlock in /etc/security/limits.conf, LimitMEMLOCK= of the systemd "
-	"unit, the container's memlock ulimit; or give the process CAP_IPC_LOCK in its effective "
-	"set.";
-
 static void read_status(struct sgp_memlock *lock)
 {
 	FILE *f = fopen("/proc/self/status", "re");

@@ -31,7 +31,4 @@ bool sgp_memlock_forbids(const struct sgp_memlock *lock, uint64_t bytes, uint64_
  */
 char *sgp_memlock_describe(const struct sgp_memlock *lock, char *buf, size_t size);
 
-/* How to raise the limit, as a sentence. */
-extern const char sgp_memlock_advice[];
-
 #endif

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "pool/advice.h"
 #include "pool/errmsg.h"
 #include "pool/memory.h"
 #include "pool/populate.h"
@@ -305,6 +306,7 @@ static int kinds_of(enum sgp_pages pages, size_t bytes, struct kind kinds[4])
 int sgp_memory_commit(struct sgp_memory *mem, size_t bytes, const struct sgp_backing *backing,
 		      struct sgp_piece *piece)
 {
+	struct sgp_advice advice;
 	struct kind kinds[4];
 	int n = kinds_of(backing->pages, bytes, kinds), i, err = EINVAL;
 
@@ -316,12 +318,11 @@ int sgp_memory_commit(struct sgp_memory *mem, size_t bytes, const struct sgp_bac
 	if (err == ENOBUFS)
 		return sgp_fail(err, "the pool's %zu bytes of addresses (max_bytes) are used up",
 				mem->bytes);
-	if (n == 1 && kinds[0].required)
-		return sgp_fail(err,
-				"no %u MiB hugepages for %zu bytes: %s. Provide them "
-				"(/sys/kernel/mm/hugepages/*/nr_hugepages), or prefer hugepages "
-				"instead of requiring them",
-				(1u << kinds[0].shift) >> 20, bytes, strerror(err));
+	if (n == 1 && kinds[0].required) {
+		sgp_advise_hugepages(&advice, (uint64_t)1 << kinds[0].shift, bytes, err);
+		return sgp_fail(err, "%s. %s; or prefer hugepages instead of requiring them.",
+				advice.what, advice.mend);
+	}
 	return sgp_fail(err, "no memory for %zu bytes: %s", bytes, strerror(err));
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
-#include "pool/limits.h"
+#include "pool/advice.h"
 #include "pool/registrar.h"
 #include "sgp_config.h"
 
@@ -106,46 +106,20 @@ size_t sgp_registrar_most(const struct sgp_registrar *reg)
 	return most;
 }
 
-/*
- * Why did ibv_reg_mr() fail? The kernel says ENOMEM over the limit, and EPERM to who may lock
- * nothing at all; but a device says ENOMEM too when it runs out of regions of its own.
- */
 int sgp_registrar_explain(const struct sgp_registrar *reg, const struct sgp_domain *domain,
 			  const struct sgp_region *region, int err)
 {
-	uint64_t held = reg->bytes, count = reg->nregions;
-	size_t bytes = region->piece.bytes;
-	struct sgp_memlock lock;
-	char state[160];
+	struct sgp_unregistered failed = {.verbs = domain->pd->context,
+					  .bytes = region->piece.bytes,
+					  .held = reg->bytes,
+					  .regions = reg->nregions,
+					  .imported = region->import != NULL,
+					  .read_only = region->read_only,
+					  .err = err};
+	struct sgp_advice advice;
 
-	if (err == EFAULT && region->import && region->read_only)
-		return sgp_fail(
-			err,
-			"registering %zu bytes for sending failed: %s. The memory is not all "
-			"mapped; or it is a file mapped MAP_SHARED and not writable, which "
-			"the kernel refuses to pin even for reading: map it MAP_PRIVATE, or "
-			"open and map it for writing too",
-			bytes, strerror(err));
-	if (err == EFAULT && region->import)
-		return sgp_fail(
-			err,
-			"registering %zu bytes failed: %s. The memory is not all mapped, or "
-			"not writable: map it PROT_WRITE, or import it with "
-			"SGP_IMPORT_READ_ONLY if it is to be sent only",
-			bytes, strerror(err));
-	sgp_memlock_read(&lock);
-	lock.cap_unheeded = domain->pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
-	sgp_memlock_describe(&lock, state, sizeof state);
-	if ((err == ENOMEM || err == EPERM) && sgp_memlock_forbids(&lock, bytes, held))
-		return sgp_fail(err,
-				"registering %zu bytes failed: %s. The pool holds %" PRIu64
-				" bytes, %s. %s",
-				bytes, strerror(err), held, state, sgp_memlock_advice);
-	return sgp_fail(err,
-			"registering %zu bytes failed: %s. The pool holds %" PRIu64
-			" bytes in %" PRIu64 " regions; the limit on locked memory is not the "
-			"cause (%s)",
-			bytes, strerror(err), held, count, state);
+	sgp_advise_registration(&advice, &failed);
+	return sgp_fail(err, "%s. %s.", advice.what, advice.mend);
 }
 
 static struct ibv_mr *reg_mr(const struct sgp_domain *domain, const struct sgp_region *region,
