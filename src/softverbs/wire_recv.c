@@ -196,6 +196,7 @@ static enum sw_io done(struct sw_rx *rx)
 {
 	rx->state = SW_RX_IDLE;
 	rx->ack = true;
+	rx->upto = rx->req.seq;
 	return SW_IO_OK;
 }
 
@@ -484,7 +485,7 @@ void sw_wire_rx_end(struct sw_qp *qp)
 	rx->qp = NULL;
 	rx->state = SW_RX_DRAIN;
 	if (rx->ack)
-		sw_rx_say(rx, SW_RSP_ACK, rx->last, 0);
+		sw_rx_say(rx, SW_RSP_ACK, rx->upto, 0);
 	sw_rx_say(rx, SW_RSP_GONE, 0, 0);
 	sw_rx_flush(rx);
 	sw_sock_want(&rx->s, wants(rx, false));

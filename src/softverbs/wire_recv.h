@@ -26,6 +26,7 @@ struct sw_rx {
 	bool ack;   /* it is done, and the peer hasn't been told */
 	bool lost;  /* UC: its payload goes nowhere */
 	uint32_t last;
+	uint32_t upto; /* all up to this one are done, if `ack` */
 	uint64_t done; /* bytes of the payload, or of what is read */
 	/* A DATA on its way out. */
 	struct sw_rsp head;

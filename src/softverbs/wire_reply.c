@@ -31,7 +31,7 @@ void sw_rx_say(struct sw_rx *rx, enum sw_rsp_kind kind, uint32_t seq, uint8_t st
 enum sw_io sw_rx_flush(struct sw_rx *rx)
 {
 	if (rx->ack && sw_rx_can_say(rx))
-		sw_rx_say(rx, SW_RSP_ACK, rx->last, 0);
+		sw_rx_say(rx, SW_RSP_ACK, rx->upto, 0);
 	/* Nothing comes between the parts of a DATA. */
 	return rx->head_left || rx->seg_left ? SW_IO_AGAIN : sw_out_flush(rx->s.fd, &rx->out);
 }
@@ -88,7 +88,10 @@ static enum sw_io segment(struct sw_rx *rx)
 	}
 	if (!left) {
 		rx->state = SW_RX_IDLE;
-		rx->ack = !rx->req.len; /* else the last DATA has told */
+		if (!rx->req.len) { /* else the last DATA has told */
+			rx->ack = true;
+			rx->upto = rx->req.seq;
+		}
 		return SW_IO_OK;
 	}
 	rx->ack = false;
