@@ -159,6 +159,49 @@ START_TEST(refusals_change_nothing)
 }
 END_TEST
 
+START_TEST(a_full_queue_is_rung_and_refusals_are_counted)
+{
+	struct sgp_chunk *chunk = rig_chunk(a, 0), *foreign = rig_chunk(a, 0);
+	struct sgp_window *w = sgp_window_create(a->ep);
+	struct sgp_ep_stats stats;
+	struct sgp_ep_info info;
+
+	/* The queue is full of what is only gathered: nothing of it would ever leave by itself. */
+	ck_assert_int_eq(sgp_ep_query(a->ep, &info), 0);
+	for (int i = 0; i < info.send_room; i++) {
+		rig_post_recv(b, NULL);
+		ck_assert_int_eq(sgp_post_send(a->ep, NULL, rig_chunk(a, 0), 0, 100,
+					       SGP_BATCH | IBV_SEND_SIGNALED),
+				 0);
+	}
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 8, IBV_ACCESS_REMOTE_WRITE, 0),
+			 -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), info.send_room);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 8, IBV_ACCESS_REMOTE_WRITE, 0), 0);
+
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, foreign, 0, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, foreign, 4096, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EFAULT);
+	ck_assert_int_eq(sv_fail_nth("post_send", 0, ENOMEM), 0);
+	ck_assert_int_eq(sgp_post_invalidate(a->ep, NULL, w, 0), -1);
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_int_eq(sgp_ep_stats(a->ep, &stats), 0);
+	ck_assert_uint_eq(stats.queue_full, 1);
+	ck_assert_uint_eq(stats.invalid, 1);
+	ck_assert_uint_eq(stats.wrong_memory, 1);
+	ck_assert_uint_eq(stats.refused, 1);
+	sgp_chunk_put(foreign);
+	ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 0);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+	for (int n; (n = sgp_poll(b->cq, RIG_WC, b->wc)) > 0;)
+		for (int i = 0; i < n; i++)
+			sgp_sgl_clear(&b->wc[i].sgl);
+}
+END_TEST
+
 START_TEST(a_window_outlives_its_queue_pair_and_still_holds)
 {
 	struct sgp_chunk *chunk;
@@ -187,6 +230,7 @@ int main(void)
 	tcase_add_test(tc, beside_its_slice_a_window_opens_nothing);
 	tcase_add_test(tc, the_peer_may_invalidate_it);
 	tcase_add_test(tc, refusals_change_nothing);
+	tcase_add_test(tc, a_full_queue_is_rung_and_refusals_are_counted);
 	tcase_add_test(tc, a_window_outlives_its_queue_pair_and_still_holds);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
