@@ -35,8 +35,10 @@ static const struct {
 /* The slot has its holds. If some are objects of a heap, that wants to know what is written to. */
 static inline void fill_objects(struct sgp_slot *slot, const struct sgp_sgl *sgl)
 {
-	slot->objects = sgl->flags & SGP_SGL_OBJECTS;
-	if (slot->flags & SGP_SLOT_HANDOVER && slot->objects)
+	if (!(sgl->flags & SGP_SGL_OBJECTS))
+		return;
+	slot->flags |= SGP_SLOT_OBJECTS;
+	if (slot->flags & SGP_SLOT_HANDOVER)
 		sgp_slot_tell_sinks(slot, true);
 }
 

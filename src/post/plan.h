@@ -72,7 +72,6 @@ static inline void sgp_init_slot(struct sgp_slot *slot, void *context, uint8_t o
 	slot->flags = flags;
 	slot->opcode = opcode;
 	slot->ended = false;
-	slot->objects = false;
 	atomic_store_explicit(&slot->error, 0, memory_order_relaxed);
 }
 

@@ -62,7 +62,8 @@ enum sgp_slot_flags {
 	SGP_SLOT_WINDOW = 1 << 4,    /* a bind or an invalidation of slot->window */
 	SGP_SLOT_UNTAKEN = 1 << 5,   /* the device does not have it: no completion retires it */
 	SGP_SLOT_CANCELLED = 1 << 6, /* of a leader: cancel.c; its end is not told */
-	SGP_SLOT_SHARED = 1 << 7,    /* a shared receive queue's */
+	SGP_SLOT_SHARED = 1 << 8,    /* a shared receive queue's */
+	SGP_SLOT_OBJECTS = 1 << 9,   /* the list had SGP_SGL_OBJECTS */
 };
 
 /* What went wrong with a part. */
@@ -87,11 +88,10 @@ struct sgp_slot {
 	uint16_t num_chunk, num_sge;
 	uint16_t parts;    /* of a leader: slots of its group, itself included; 1: no group */
 	uint16_t to_lead;  /* how many slots on the leader is */
-	uint8_t flags;     /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
+	uint16_t flags;    /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
 			      any request behind it is posted, and CANCELLED, under both locks */
 	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
 	bool ended;        /* waits for its group, or in the pending list; the poller's */
-	bool objects;      /* with HANDOVER: the list's SGP_SGL_OBJECTS */
 	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
@@ -184,7 +184,8 @@ void sgp_slot_tell_sinks(const struct sgp_slot *slot, bool posted);
 /* The slot's holds are about to leave it. */
 static inline void sgp_slot_writes_no_more(const struct sgp_slot *slot)
 {
-	if (slot->flags & SGP_SLOT_HANDOVER && slot->objects)
+	if ((slot->flags & (SGP_SLOT_HANDOVER | SGP_SLOT_OBJECTS)) ==
+	    (SGP_SLOT_HANDOVER | SGP_SLOT_OBJECTS))
 		sgp_slot_tell_sinks(slot, false);
 }
 

@@ -175,7 +175,7 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 	sgl->pds = leader->pds;
 	sgl->keys = side->pd_bit;
 	sgl->access = leader->access;
-	if (leader->objects)
+	if (leader->flags & SGP_SLOT_OBJECTS)
 		sgl->flags |= SGP_SGL_OBJECTS;
 }
 

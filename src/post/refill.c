@@ -345,12 +345,16 @@ bool sgp_refill_locked(struct sgp_refill *r, int *err)
 
 	err = err ? err : &ignored;
 	*err = 0;
-	if (atomic_load(&r->state) == SGP_REFILL_SERVED) {
+	switch (atomic_load(&r->state)) { /* once: a put may be changing it */
+	case SGP_REFILL_WAITING:
+		return false;
+	case SGP_REFILL_SERVED:
 		r->nheld++;
 		atomic_store(&r->state, SGP_REFILL_IDLE);
+		break;
+	default:
+		break;
 	}
-	if (atomic_load(&r->state) == SGP_REFILL_WAITING)
-		return false;
 	if (is_over(r)) {
 		drop_held(r);
 		return false;

@@ -280,6 +280,27 @@ START_TEST(a_message_is_forwarded_without_a_copy)
 }
 END_TEST
 
+/* A list that was copied for its send is no shared queue's when it comes back. */
+START_TEST(a_copy_is_handed_back)
+{
+	SGP_SGL(sgl, 3);
+
+	open_rig(NULL, (struct rig_attr){.depth = 4, .chunks = 8, .max_sge = 2, .cq_sge = 4});
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, 'c'), 8, 100), 0);
+	ck_assert_msg(!sgp_post_sendv(a->ep, NULL, &sgl, SGP_HANDOVER | SGP_LINEARISE), "%s",
+		      sgp_errmsg());
+	rig_reap(a, 1);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+	ck_assert_int_eq(a->wc[0].sgl.num_chunk, 1);
+	rig_reap(b, 1);
+	ck_assert_uint_eq(b->wc[0].byte_len, 300);
+	sgp_sgl_clear(&b->wc[0].sgl);
+	check_b(4);
+	close_rig();
+}
+END_TEST
+
 START_TEST(room_in_front_takes_a_header)
 {
 	SGP_SGL(kept, 4);
@@ -871,6 +892,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_queue_of_one_receive_has_one, 0, NPERSONAS);
 	tcase_add_loop_test(tc, header_and_payload_are_apart, 0, 2 * NPERSONAS);
 	tcase_add_loop_test(tc, a_message_is_forwarded_without_a_copy, 0, NPERSONAS);
+	tcase_add_test(tc, a_copy_is_handed_back);
 	tcase_add_test(tc, room_in_front_takes_a_header);
 	tcase_add_loop_test(tc, an_empty_message_gives_its_chunks_back, 0, NPERSONAS);
 	tcase_add_loop_test(tc, sends_cannot_starve_receives, 0, NPERSONAS);
