@@ -393,6 +393,8 @@ struct sgp_pool_stats {
 	uint64_t bytes_registered; /* now: memory, however many domains it is registered on */
 	uint64_t bytes_reserved;   /* addresses */
 	uint64_t page_size;        /* what the first region is backed by, in bytes */
+	uint64_t imports;          /* of the regions, those that were imported (import.h) */
+	uint64_t bytes_imported;   /* of the bytes registered */
 	uint64_t cached;           /* of the free ones, in the threads' caches */
 	uint64_t findings;         /* mistakes found in it, see check.h */
 	uint32_t nclasses;

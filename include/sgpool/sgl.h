@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include <sgpool/import.h>
 #include <sgpool/pool.h>
 
 SGP_BEGIN_DECLS
@@ -90,14 +91,26 @@ SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t 
 SGP_API int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags);
 
 /*
- * Append length bytes at addr, which lie in one or several neighbouring chunks of the pool; the list
- * takes a reference of its own on each of these, and the caller must hold each.
+ * Append length bytes at addr, which lie in one or several neighbouring chunks of the pool, or in
+ * memory that was imported into it; the list takes a reference of its own on each of these, and the
+ * caller must hold each chunk (an import must stand). Imports are looked for among all there are, by
+ * bisection and without a lock.
  *
  * Returns 0; -1 with errno, list and chunks as they were: EFAULT where the range leaves the pool's
  * chunks, or as sgp_sgl_append().
  */
 SGP_API int sgp_sgl_append_addr(struct sgp_sgl *sgl, struct sgp_pool *pool, const void *addr,
 				size_t length);
+
+/*
+ * Append length bytes of imported memory from offset on (import.h); the list takes references of its
+ * own to it.
+ *
+ * Returns 0; -1 with errno, the list as it was: EFAULT when the range leaves the import, or as
+ * sgp_sgl_append(). A length of 0 appends nothing.
+ */
+SGP_API int sgp_sgl_append_region(struct sgp_sgl *sgl, struct sgp_import *region, size_t offset,
+				  size_t length);
 
 /* Append n iovecs, each as sgp_sgl_append_addr(): all or none. Those of length 0 are skipped. */
 SGP_API int sgp_sgl_append_iov(struct sgp_sgl *sgl, struct sgp_pool *pool, const struct iovec *iov,
@@ -160,7 +173,8 @@ SGP_API int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *
  * held is dropped. This is the only function of the library that copies a list, but for inline posts
  * and those flagged SGP_LINEARISE.
  *
- * Returns 0; -1 with EMSGSIZE, ENOBUFS or EXDEV, the list as it was.
+ * Returns 0; -1 with EMSGSIZE, ENOBUFS, EXDEV, or EOPNOTSUPP (memory that the processor can't reach:
+ * import.h), the list as it was.
  */
 SGP_API int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool);
 
@@ -169,7 +183,8 @@ SGP_API int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool);
  * sgl->sge[0 .. num_sge - 1].)
  *
  * The list keeps its holds: the iovecs are good as long as these are.
- * Returns the number of iovecs; -1 with E2BIG when max are too few.
+ * Returns the number of iovecs; -1 with E2BIG when max are too few, EOPNOTSUPP for memory that the
+ * processor can't reach.
  */
 SGP_API int sgp_sgl_iovec(const struct sgp_sgl *sgl, struct iovec *iov, int max);
 

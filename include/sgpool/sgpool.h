@@ -2,7 +2,7 @@
 /*
  * sgpool: registered buffers for RDMA that are owned until their completion is reaped.
  *
- * This header brings in the whole library: the pool (pool.h), the scatter-gather list (sgl.h), and
+ * This header brings in the whole library: the pool (pool.h, import.h), the scatter-gather list (sgl.h), and
  * the queues (post.h) with what stands on them (window.h, flow.h). Functions return 0, or -1 with
  * errno; constructors return NULL with errno; sgp_errmsg() tells what to do about it.
  */
@@ -13,6 +13,7 @@
 #include <sgpool/version.h>
 #include <sgpool/pool.h>
 #include <sgpool/check.h>
+#include <sgpool/import.h>
 #include <sgpool/sgl.h>
 #include <sgpool/post.h>
 #include <sgpool/srq.h>

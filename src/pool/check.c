@@ -89,5 +89,5 @@ const char *sgp_pool_check(struct sgp_pool *pool)
 
 	for (i = 0; i < pool->nclasses && !wrong; i++)
 		wrong = check_class(&pool->classes[i]);
-	return wrong;
+	return wrong ? wrong : sgp_imports_check(&pool->imports);
 }

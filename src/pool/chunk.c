@@ -83,11 +83,30 @@ struct sgp_chunk *sgp_pool_find(struct sgp_pool *pool, const void *addr)
 	return owner ? owner->kind->find(owner, addr) : NULL;
 }
 
+static struct sgp_chunk *none_at(void)
+{
+	return sgp_fail_null(EFAULT, "the address is in no chunk of the pool");
+}
+
 struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr)
 {
 	struct sgp_chunk *chunk = sgp_pool_find(pool, addr);
 
 	if (!chunk)
-		return sgp_fail_null(EFAULT, "the address is in no chunk of the pool");
+		return none_at();
 	return sgp_refuse_stale(chunk) ? NULL : chunk;
+}
+
+struct sgp_chunk *sgp_pool_hold_at(struct sgp_pool *pool, const void *addr)
+{
+	struct sgp_chunk *chunk = sgp_pool_find(pool, addr);
+
+	if (chunk) {
+		if (sgp_refuse_stale(chunk))
+			return NULL;
+		sgp_chunk_ref(chunk);
+		return chunk;
+	}
+	chunk = sgp_imports_hold(&pool->imports, addr);
+	return chunk ? chunk : none_at();
 }

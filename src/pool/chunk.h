@@ -57,6 +57,13 @@ static inline bool sgp_chunk_is_mapped(const struct sgp_chunk *chunk)
 }
 
 /*
+ * The chunk that an address of the pool lies in, or the piece of an import, with a reference to it
+ * more, the caller's. Returns NULL with EFAULT. The caller must hold the chunk, or the import must
+ * stand.
+ */
+struct sgp_chunk *sgp_pool_hold_at(struct sgp_pool *pool, const void *addr);
+
+/*
  * The chunk's keys on the pool's first domain, whether the region was made when that was the first
  * or not. 0 when there is no domain any more.
  */

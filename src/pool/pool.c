@@ -316,6 +316,7 @@ static void free_pool(struct sgp_pool *pool)
 	sgp_watch_pool_end(pool);
 	pthread_mutex_destroy(&pool->grow);
 	sgp_slabs_free(pool->spares);
+	sgp_imports_free(&pool->imports);
 	unreserve(pool);
 	sgp_registrar_close(&pool->reg);
 	end_classes(pool, pool->nclasses);
@@ -387,6 +388,8 @@ static int retire_classes(struct sgp_pool *pool)
 	char who[400];
 	uint32_t i;
 
+	if (pool->imports.first)
+		return sgp_fail(EBUSY, "imported memory of the pool's still stands");
 	if (pool->extents)
 		return sgp_fail(EBUSY, "a heap still has memory of the pool");
 	for (i = 0; i < pool->nclasses; i++) {

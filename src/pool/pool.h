@@ -12,6 +12,7 @@
 #include <semaphore.h>
 
 #include "pool/centre.h"
+#include "pool/import.h"
 #include "pool/registrar.h"
 
 #define SGP_OCTAVES 64
@@ -43,6 +44,7 @@ struct sgp_pool {
 	struct sgp_backing backing;
 	struct sgp_slab *spares;
 	struct sgp_extent *extents;
+	struct sgp_imports imports;
 	struct sgp_helper helper;
 };
 

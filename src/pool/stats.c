@@ -78,6 +78,8 @@ int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
 		.deregistrations = pool->reg.deregistrations,
 		.bytes_registered = pool->reg.bytes,
 		.bytes_reserved = pool->mem.bytes,
+		.imports = pool->imports.count,
+		.bytes_imported = pool->imports.bytes,
 		.page_size = pool->page_size,
 		.findings = pool->findings,
 		.nclasses = pool->nclasses,
@@ -145,6 +147,7 @@ static const struct number of_pool[] = {
 	POOL_NUMBER(regions),          POOL_NUMBER(registrations),  POOL_NUMBER(deregistrations),
 	POOL_NUMBER(bytes_registered), POOL_NUMBER(bytes_reserved), POOL_NUMBER(page_size),
 	POOL_NUMBER(findings),
+	POOL_NUMBER(imports),          POOL_NUMBER(bytes_imported),
 };
 static const struct number of_class[] = {
 	CLASS_NUMBER(chunks),   CLASS_NUMBER(free),      CLASS_NUMBER(cached),

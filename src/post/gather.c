@@ -254,6 +254,8 @@ static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 
 	if (!wr->sgl->num_chunk)
 		return sgp_fail(E2BIG, "a list of foreign memory with %d SGEs", wr->sgl->num_sge);
+	if (sgp_sgl_check_mapped(wr->sgl))
+		return -1;
 	chunk = sgp_pool_get(sgp_chunk_pool(wr->sgl->chunk[0]), wr->sgl->length, 0);
 	if (!chunk)
 		return -1;

@@ -92,6 +92,8 @@ static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct 
 	if (wr->flags & IBV_SEND_INLINE) {
 		if (wr->flags & SGP_HANDOVER)
 			return sgp_fail(EINVAL, "an inline post keeps nothing to hand over");
+		if (sgp_sgl_check_mapped(sgl))
+			return -1;
 		if (sgl->length > ep->max_inline)
 			return sgp_fail(EMSGSIZE, "%llu bytes inline: the queue pair takes %u",
 					(unsigned long long)sgl->length, ep->max_inline);
@@ -100,7 +102,7 @@ static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct 
 		return sgp_fail(EFAULT, "foreign memory, and the post does not ask to go inline");
 	} else {
 		plan->goes_inline = sgl->length && sgl->length <= ep->auto_inline &&
-				    !(wr->flags & SGP_HANDOVER);
+				    !(wr->flags & SGP_HANDOVER) && sgl->access & SGP_ACCESS_CPU;
 	}
 	return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/import.h"
 #include "pool/watch.h"
 #include "pool/get.h"
 #include "post/sgl.h"
@@ -240,7 +241,7 @@ int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, 
 static int append_range(struct sgp_sgl *sgl, struct sgp_pool *pool, uintptr_t addr, size_t length)
 {
 	while (length) {
-		struct sgp_chunk *chunk = sgp_pool_chunk_at(pool, (const void *)addr);
+		struct sgp_chunk *chunk = sgp_pool_hold_at(pool, (const void *)addr);
 		size_t offset, piece;
 
 		if (!chunk)
@@ -249,7 +250,6 @@ static int append_range(struct sgp_sgl *sgl, struct sgp_pool *pool, uintptr_t ad
 		piece = chunk->size - offset;
 		if (piece > length)
 			piece = length;
-		sgp_chunk_ref(chunk);
 		if (sgp_sgl_append(sgl, chunk, offset, piece)) {
 			sgp_chunk_put(chunk);
 			return -1;
@@ -290,6 +290,35 @@ int sgp_sgl_append_sge(struct sgp_sgl *sgl, struct sgp_pool *pool, const struct 
 	for (int i = 0; i < n; i++)
 		if (append_range(sgl, pool, (uintptr_t)sge[i].addr, sge[i].length))
 			return back_to(sgl, &m, true);
+	return 0;
+}
+
+int sgp_sgl_append_region(struct sgp_sgl *sgl, struct sgp_import *region, size_t offset,
+			  size_t length)
+{
+	struct mark m;
+
+	if (!sgl || !region)
+		return sgp_fail(EINVAL, "append: a list and an import are needed");
+	if (length > sgp_import_size(region) || offset > sgp_import_size(region) - length)
+		return sgp_fail(EFAULT, "append: %zu bytes from %zu on, of an import of %zu",
+				length, offset, sgp_import_size(region));
+	m = mark(sgl);
+	while (length) {
+		struct sgp_chunk *chunk = &region->chunk[offset >> SGP_IMPORT_SHIFT];
+		size_t inside = offset & (((size_t)1 << SGP_IMPORT_SHIFT) - 1);
+		size_t piece = chunk->size - inside;
+
+		if (piece > length)
+			piece = length;
+		sgp_chunk_ref(chunk);
+		if (sgp_sgl_append(sgl, chunk, inside, piece)) {
+			sgp_chunk_put(chunk);
+			return back_to(sgl, &m, true);
+		}
+		offset += piece;
+		length -= piece;
+	}
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #ifndef SGP_SGL_H
 #define SGP_SGL_H
 
+#include "pool/region.h"
 #include "sgpool/sgl.h"
 
 /* An SGE stays below 2^31: one provider encodes a length of 0 as 0x80000000 (law 3). */
@@ -24,6 +25,8 @@ static inline void sgp_sgl_reset(struct sgp_sgl *sgl)
  */
 void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length);
 
+int sgp_sgl_refuse_unmapped(void);
+
 /*
  * Give the list the lkeys of another protection domain. Returns 0; -1 with EXDEV: not all of it is
  * registered there, or EFAULT: it has an SGE that is in none of its chunks.
@@ -37,6 +40,12 @@ int sgp_sgl_rekey(struct sgp_sgl *sgl, int pd_index);
 static inline int sgp_sgl_key(struct sgp_sgl *sgl, int pd_index, uint64_t bit)
 {
 	return __builtin_expect((sgl->keys & bit) != 0, 1) ? 0 : sgp_sgl_rekey(sgl, pd_index);
+}
+
+/* Can the processor reach all of the list? If not: -1 with EOPNOTSUPP. */
+static inline int sgp_sgl_check_mapped(const struct sgp_sgl *sgl)
+{
+	return SGP_LIKELY(sgl->access & SGP_ACCESS_CPU) ? 0 : sgp_sgl_refuse_unmapped();
 }
 
 /* Copy the list's bytes to a buffer of at least sgl->length. */

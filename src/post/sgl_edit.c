@@ -160,6 +160,12 @@ int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *dst)
 
 /* ---- in one piece ---- */
 
+int sgp_sgl_refuse_unmapped(void)
+{
+	return sgp_fail(EOPNOTSUPP, "the list has memory that the processor can't reach (a dma-buf): it "
+				    "is neither copied nor sent inline");
+}
+
 void sgp_sgl_gather(const struct sgp_sgl *sgl, void *to)
 {
 	char *at = to;
@@ -179,6 +185,8 @@ int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool)
 		return sgp_fail(EINVAL, "linearise: a list and a pool are needed");
 	if (!sgl->length)
 		return 0;
+	if (sgp_sgl_check_mapped(sgl))
+		return -1;
 	if (sgl->max_chunk < 1 || sgl->max_sge < 1)
 		return sgp_fail(E2BIG, "linearise: the list has no room at all");
 	chunk = sgp_pool_get(pool, sgl->length, 0);
@@ -195,6 +203,8 @@ int sgp_sgl_iovec(const struct sgp_sgl *sgl, struct iovec *iov, int max)
 	if (!sgl || sgl->num_sge > max || (max && !iov))
 		return sgp_fail(sgl && iov ? E2BIG : EINVAL, "iovec: room for %d is too little",
 				max);
+	if (sgp_sgl_check_mapped(sgl))
+		return -1;
 	for (int i = 0; i < sgl->num_sge; i++)
 		iov[i] = (struct iovec){.iov_base = (void *)(uintptr_t)sgl->sge[i].addr,
 					.iov_len = sgl->sge[i].length};
