@@ -39,6 +39,7 @@ enum sw_cm_state {
 enum sw_cm_wait {
 	SW_CM_NOTHING,
 	SW_CM_ANSWER,   /* to its connect request */
+	SW_CM_AGAIN,    /* to ask again, since nobody listened */
 	SW_CM_GOODBYE,  /* to its disconnect */
 	SW_CM_TIMEWAIT, /* the end of the connection's afterlife */
 };
@@ -82,6 +83,8 @@ struct sw_id {
 	uint8_t tos, ack_timeout;
 	enum sw_cm_wait await;
 	uint64_t deadline;
+	struct sw_cm_msg *asked; /* its connect request, and till when it is said again */
+	uint64_t patience;
 };
 
 #define SW_PRIV_MAX 256
@@ -220,6 +223,10 @@ void sw_cm_wire_end(struct sw_id *id);
 /* cm_conn.c */
 /* An active id's request is turned down. */
 void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len);
+/* Its request is said again, or at last refused. */
+void sw_cm_ask_again(struct sw_id *id);
+/* Nobody listens for the request that a process has taken: is it to be said again? */
+bool sw_cm_nobody(struct sw_id *id);
 /* The active side is ready: the passive side gets its ESTABLISHED. Without the lock. */
 void sw_cm_established(struct sw_id *id);
 

@@ -6,6 +6,8 @@
 #define SIDR_UNSUPPORTED 1
 #define SIDR_REJECT      2
 #define PRIV_MAX_BACKLOG 1024
+/* How long a request is said again while nobody listens. */
+#define PATIENCE_NS 500000000u
 
 int rdma_listen(struct rdma_cm_id *rid, int backlog)
 {
@@ -52,32 +54,66 @@ void sw_cm_refused(struct sw_id *id, int reason, const void *priv, size_t len)
 	sw_cm_event_priv(e, priv, len, sw_cm_pad(id, SW_PRIV_REJ));
 }
 
-static int send_request(struct sw_id *id, const void *priv, size_t len)
+/* 0: an answer will come, or has come. ECONNREFUSED: nobody listens. */
+static int ask(struct sw_id *id)
 {
 	struct sw_id *listener = sw_cm_listener(id->id.ps, &id->id.route.addr.dst_addr), *passive;
-	struct sw_cm_msg m;
 	int reason;
 
-	sw_cm_say(id, SW_CM_REQ, priv, len, &m);
-	if (!listener && sw_net_wanted() && !sw_cm_wire_request(id, &m)) {
-		id->state = SW_CM_CONNECT;
-		sw_cm_await(id, SW_CM_ANSWER);
-		return 0;
-	}
-	/* iWARP: TCP says so at once, and nothing has happened. */
-	if (!listener && sw_cm_iwarp(id))
-		return ECONNREFUSED;
-	id->state = SW_CM_CONNECT;
-	reason = listener ? sw_cm_take_request(listener, &m, &passive) : SW_REJ_INVALID_SID;
-	if (reason > 0) {
+	if (!listener)
+		return sw_net_wanted() ? sw_cm_wire_request(id, id->asked) : ECONNREFUSED;
+	reason = sw_cm_take_request(listener, id->asked, &passive);
+	if (reason > 0)
 		sw_cm_refused(id, reason, NULL, 0);
-		return 0;
-	}
-	sw_cm_await(id, SW_CM_ANSWER);
 	if (!reason) {
 		passive->peer = id;
 		id->peer = passive;
 	}
+	return 0;
+}
+
+/* A listener that is about to be made is found by a client that was too quick, as it would be over
+ * a network that takes its time. In one process everything is at once. */
+bool sw_cm_nobody(struct sw_id *id)
+{
+	if (!sw_net_wanted() || sw_now() >= id->patience)
+		return false;
+	sw_cm_await(id, SW_CM_AGAIN);
+	return true;
+}
+
+void sw_cm_ask_again(struct sw_id *id)
+{
+	if (ask(id)) {
+		if (!sw_cm_nobody(id))
+			sw_cm_refused(id, SW_REJ_INVALID_SID, NULL, 0);
+	} else if (id->state == SW_CM_CONNECT) {
+		sw_cm_await(id, SW_CM_ANSWER);
+	}
+}
+
+static int send_request(struct sw_id *id, const void *priv, size_t len)
+{
+	enum sw_cm_state was = id->state;
+
+	if (!id->asked)
+		id->asked = malloc(sizeof *id->asked);
+	if (!id->asked)
+		return ENOMEM;
+	sw_cm_say(id, SW_CM_REQ, priv, len, id->asked);
+	id->patience = sw_now() + PATIENCE_NS;
+	id->state = SW_CM_CONNECT;
+	if (!sw_cm_iwarp(id)) {
+		sw_cm_ask_again(id);
+		return 0;
+	}
+	/* iWARP: TCP says so at once, and nothing has happened. */
+	if (ask(id)) {
+		id->state = was;
+		return ECONNREFUSED;
+	}
+	if (id->state == SW_CM_CONNECT)
+		sw_cm_await(id, SW_CM_ANSWER);
 	return 0;
 }
 

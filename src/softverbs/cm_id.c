@@ -141,6 +141,7 @@ void sw_cm_id_free(struct sw_id *id)
 		put_dev(id->dev);
 	free(id->id.route.path_rec);
 	free(id->ep_attr);
+	free(id->asked);
 	free(id);
 }
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the connection manager waits for, and for how long: an answer to a connect request, an
- * answer to a disconnect, and the end of the time during which late packets might arrive. Each id
- * waits for one thing at most; each end of a wait is an event on its channel, so a channel's timer
- * never wakes anybody for nothing.
+ * What the connection manager waits for, and for how long: an answer to a connect request, somebody
+ * who listens for it, an answer to a disconnect, and the end of the time during which late packets
+ * might arrive. Each id waits for one thing at most; each end of a wait but the second is an event
+ * on its channel, so a channel's timer seldom wakes anybody for nothing.
  */
 #include "softverbs/cm.h"
 
 /* The kernel's: 16 tries of 4.096 us << 20 each. */
 #define ANSWER_NS   (16 * (4096ull << 20))
 #define TIMEWAIT_NS (4096ull << 19)
+/* Before one asks again. */
+#define AGAIN_NS 10000000u
 
 static unsigned int waits;
 
@@ -34,7 +36,9 @@ void sw_cm_await(struct sw_id *id, enum sw_cm_wait what)
 		return;
 	waits += (what != SW_CM_NOTHING) - (id->await != SW_CM_NOTHING);
 	id->await = what;
-	id->deadline = sw_now() + (what == SW_CM_TIMEWAIT ? TIMEWAIT_NS : ANSWER_NS);
+	id->deadline = sw_now() + (what == SW_CM_TIMEWAIT ? TIMEWAIT_NS
+				   : what == SW_CM_AGAIN  ? AGAIN_NS
+							  : ANSWER_NS);
 	set_alarm(id);
 }
 
@@ -64,6 +68,9 @@ static void over(struct sw_id *id)
 	case SW_CM_TIMEWAIT:
 		e = sw_cm_event(id, RDMA_CM_EVENT_TIMEWAIT_EXIT, 0);
 		break;
+	case SW_CM_AGAIN:
+		sw_cm_ask_again(id);
+		return;
 	case SW_CM_NOTHING:
 		break;
 	}

@@ -163,7 +163,8 @@ static bool refused(struct sw_id *id, const struct sw_cm_msg *m)
 	if (id->state != SW_CM_CONNECT || m->reason <= 0)
 		return false;
 	sw_cm_wire_end(id);
-	sw_cm_refused(id, m->reason, m->priv, m->priv_len);
+	if (m->reason != SW_REJ_INVALID_SID || sw_cm_iwarp(id) || !sw_cm_nobody(id))
+		sw_cm_refused(id, m->reason, m->priv, m->priv_len);
 	return true;
 }
 

@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct sw_hello) == 20, "a frame's size");
 /* rc, a request; `len` bytes of payload follow if it carries any.
  *
  *	 0    1       2      4     8     12             16     20     24      32          40     48
- *	| op | flags | zero | seq | len | imm or rkey  | rkey | zero | raddr | compare/add | swap |
+ *	| op | flags | zero | seq | len | imm or rkey  | rkey | SRQN | raddr | compare/add | swap |
  */
 enum sw_req_op {
 	SW_REQ_SEND = 1,
@@ -83,7 +83,7 @@ struct sw_req {
 	uint32_t len;
 	uint32_t imm;
 	uint32_t rkey;
-	uint32_t zero2;
+	uint32_t srqn; /* XRC: whose receive it takes */
 	uint64_t raddr;
 	uint64_t compare_add, swap;
 };
