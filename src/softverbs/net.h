@@ -251,6 +251,8 @@ void sw_wire_forget(struct sw_qp *qp);
 /* Receives were posted. */
 void sw_wire_kick(struct sw_qp *qp);
 void sw_wire_kick_srq(struct sw_srq *srq);
+/* XRC: the SRQ goes; a message that is coming in can't be ended. */
+void sw_wire_srq_gone(struct sw_qp *qp);
 /* The other process has ended: what was asked for fails, the rest is flushed. */
 void sw_wire_died(struct sw_qp *qp);
 /* What has arrived for the QP is taken in. */

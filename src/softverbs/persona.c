@@ -213,7 +213,7 @@ static const struct sw_persona personas[] = {
 		.lax_modify = true,
 	},
 	{
-		/* mlx4: a zero-length SGE would mean 2 GiB (law 3), poll_cq fails with -2 (law 1),
+		/* mlx4: what a send's slot has room for can be inline, asked for or not; a zero-length SGE would mean 2 GiB (law 3), poll_cq fails with -2 (law 1),
 		 * no ibv_wr_*, thread domains or dma-buf (law 6). Adapters from here on were not at
 		 * hand: these lines are the laws' alone. */
 		.name = "mlx4",
@@ -222,6 +222,7 @@ static const struct sw_persona personas[] = {
 		.attr = {ADAPTER_ATTR, .max_sge = 32, .max_sge_rd = 30},
 		.max_msg = 1u << 30,
 		.max_inline = 912,
+		.inline_given = true,
 		.cq_round = SW_POW2_LESS_1,
 		.no_qp_ex = true,
 		.no_td = true,
@@ -367,6 +368,7 @@ static const struct {
 	FIELD("checks_atomic", checks_atomic, BOOL),
 	FIELD("recv_grh", recv_grh, BOOL),
 	FIELD("inline_rounded", inline_rounded, BOOL),
+	FIELD("inline_given", inline_given, BOOL),
 	FIELD("reads_wait", reads_wait, BOOL),
 	FIELD("flush_as_send", flush_as_send, BOOL),
 	FIELD("overrun_lives", overrun_lives, BOOL),

@@ -191,6 +191,8 @@ static struct sw_qp *new_qp(struct ibv_context *c, struct ibv_pd *pd, struct sw_
 	if (dev->p.inline_rounded && a->cap.max_inline_data &&
 	    qp->cap.max_inline_data < qp->cap.max_send_sge * sizeof(struct ibv_sge))
 		qp->cap.max_inline_data = qp->cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
+	if (dev->p.inline_given && qp->cap.max_inline_data < qp->cap.max_send_sge * 16)
+		qp->cap.max_inline_data = qp->cap.max_send_sge * 16;
 	if (sq_init(qp) ||
 	    sw_rq_init(&qp->rq, qp->cap.max_recv_wr, sw_sge_room(dev, qp->cap.max_recv_sge)) ||
 	    (builder && sw_builder_new(qp)))

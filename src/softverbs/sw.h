@@ -440,6 +440,9 @@ void sw_srq_taken(struct sw_srq *srq);
 struct sw_xrcd {
 	struct ibv_xrcd ibv;
 	unsigned int refs;
+	bool file; /* one domain for all that name the same file */
+	dev_t file_dev;
+	ino_t file_ino;
 };
 struct ibv_xrcd *sw_open_xrcd(struct ibv_context *c, struct ibv_xrcd_init_attr *a);
 int sw_close_xrcd(struct ibv_xrcd *xrcd);

@@ -35,7 +35,8 @@ static bool alive(const struct sw_rx *rx)
 
 static bool answers(const struct sw_qp *qp)
 {
-	return qp->ibv.qp_base.qp_type != IBV_QPT_UD && qp->remote && !qp->dev->removed &&
+	return qp->ibv.qp_base.qp_type != IBV_QPT_UD &&
+	       qp->ibv.qp_base.qp_type != IBV_QPT_XRC_SEND && qp->remote && !qp->dev->removed &&
 	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
 	       sw_link_up(qp);
 }
@@ -304,7 +305,8 @@ static enum sw_io begin(struct sw_rx *rx)
 
 static bool sane(const struct sw_rx *rx, const struct sw_req *r)
 {
-	if (!r->op || r->op >= SW_REQ_OPS || r->zero || r->zero2 || r->flags & ~SW_REQ_SOLICITED)
+	if (!r->op || r->op >= SW_REQ_OPS || r->zero || r->srqn > 0xffffff ||
+	    r->flags & ~SW_REQ_SOLICITED)
 		return false;
 	if (r->op == SW_REQ_BYE)
 		return true;
@@ -326,10 +328,13 @@ static enum sw_io request(struct sw_rx *rx)
 	if (!sane(rx, r))
 		return wrong(rx);
 	rx->begun = true;
-	switch (r->op) {
-	case SW_REQ_BYE:
+	if (r->op == SW_REQ_BYE) {
 		drop(rx);
 		return SW_IO_END;
+	}
+	if (qp->xrcd && !sw_xrc_target(qp, r->srqn))
+		return refuse_request(rx);
+	switch (r->op) {
 	case SW_REQ_READ:
 	case SW_REQ_CMP_SWAP:
 	case SW_REQ_FETCH_ADD:
@@ -541,6 +546,12 @@ void sw_wire_kick_srq(struct sw_srq *srq)
 
 	while (srq->rq.q.next != srq->rq.q.head && (rx = next_stalled(srq)))
 		resume(rx);
+}
+
+void sw_wire_srq_gone(struct sw_qp *qp)
+{
+	if (qp->rx && qp->rx->took)
+		sw_qp_error(qp);
 }
 
 void sw_wire_drain(struct sw_qp *qp)

@@ -211,6 +211,7 @@ int sw_wire_send(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, ui
 		.len = w->len,
 		.imm = w->imm,
 		.rkey = w->rkey,
+		.srqn = w->srqn,
 		.raddr = w->raddr,
 	};
 	if (sw_reads(w->op) && w->op != IBV_WR_RDMA_READ) {
@@ -397,7 +398,7 @@ void sw_wire_state(struct sw_qp *qp)
 		return;
 	if (qp->state == IBV_QPS_ERR || qp->dev->removed)
 		sw_wire_tx_close(qp);
-	else if (qp->state == IBV_QPS_RTS && !qp->tx)
+	else if (qp->state == IBV_QPS_RTS && !qp->tx && !qp->xrcd)
 		open_tx(qp);
 	sw_wire_rx_state(qp);
 }

@@ -9,14 +9,36 @@
  *	                                        |               |
  *	                                        +---- XRCD -----+
  */
-#include "softverbs/sw.h"
+#include <sys/stat.h>
+
+#include "softverbs/net.h"
 
 static struct sw_xrcd *outer(struct ibv_xrcd *ibv)
 {
 	return sw_outer(ibv, struct sw_xrcd, ibv);
 }
 
-/* Domains are not shared by file: there is nobody else on this device who could open it. */
+static bool same(const struct sw_xrcd *a, const struct sw_xrcd *b)
+{
+	return a == b ||
+	       (a->file && b->file && a->file_dev == b->file_dev && a->file_ino == b->file_ino);
+}
+
+/* A file's name is good for this process alone: others have devices of their own. */
+static int identify(struct sw_xrcd *x, int fd)
+{
+	struct stat st;
+
+	if (fd == -1)
+		return 0;
+	if (fstat(fd, &st))
+		return errno;
+	x->file = true;
+	x->file_dev = st.st_dev;
+	x->file_ino = st.st_ino;
+	return 0;
+}
+
 struct ibv_xrcd *sw_open_xrcd(struct ibv_context *c, struct ibv_xrcd_init_attr *a)
 {
 	struct sw_xrcd *x;
@@ -24,16 +46,15 @@ struct ibv_xrcd *sw_open_xrcd(struct ibv_context *c, struct ibv_xrcd_init_attr *
 
 	if (!err && a->comp_mask != (IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS))
 		err = EINVAL;
-	if (!err && a->fd != -1)
-		err = EOPNOTSUPP;
 	x = err ? NULL : calloc(1, sizeof *x);
 	if (!x)
 		return sw_null(err ? err : ENOMEM);
+	err = identify(x, a->fd);
 	x->ibv.context = c;
 	sw_lock();
-	if (sw_dev(c)->removed)
+	if (!err && sw_dev(c)->removed)
 		err = EIO;
-	else
+	if (!err)
 		sw_ctx(c)->objects++;
 	sw_unlock();
 	if (!err)
@@ -82,12 +103,16 @@ void sw_xrc_leave(struct sw_srq *srq)
 {
 	struct sw_device *dev = srq->dev;
 
-	for (uint32_t i = 0; i < dev->nqp; i++)
-		if (dev->qp[i] && dev->qp[i]->xrcd && dev->qp[i]->srq == srq) {
-			dev->qp[i]->srq = NULL;
-			dev->qp[i]->pd = NULL;
-			dev->qp[i]->rcq = NULL;
-		}
+	for (uint32_t i = 0; i < dev->nqp; i++) {
+		struct sw_qp *qp = dev->qp[i];
+
+		if (!qp || !qp->xrcd || qp->srq != srq)
+			continue;
+		sw_wire_srq_gone(qp);
+		qp->srq = NULL;
+		qp->pd = NULL;
+		qp->rcq = NULL;
+	}
 	sw_cq_forget_srq(srq->cq, srq);
 	sw_list_del(&srq->link);
 	srq->cq->refs--;
@@ -103,7 +128,7 @@ bool sw_xrc_target(struct sw_qp *qp, uint32_t srqn)
 	sw_each (l, &qp->dev->xrc_srqs) {
 		struct sw_srq *srq = sw_outer(l, struct sw_srq, link);
 
-		if (srq->num != srqn || srq->xrcd != qp->xrcd)
+		if (srq->num != srqn || !same(srq->xrcd, qp->xrcd))
 			continue;
 		qp->srq = srq;
 		qp->pd = srq->pd;

@@ -2,6 +2,7 @@
 /* Extended reliable connections: one queue pair, and many shared receive queues behind it. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "pair.h"
 
@@ -183,6 +184,55 @@ START_TEST(test_waits_for_its_own)
 }
 END_TEST
 
+/* Two handles of a domain are one domain if they were opened by the same file. */
+START_TEST(test_domains_by_file)
+{
+	struct xrc x;
+	struct ibv_xrcd_init_attr a = {IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+				       open("/dev/null", O_RDONLY), O_CREAT};
+	struct ibv_xrcd *one, *two, *none;
+	struct target t = {0};
+
+	set_up(&x);
+	one = ibv_open_xrcd(x.ctx, &a);
+	two = ibv_open_xrcd(x.ctx, &a);
+	ck_assert(one && two && one != two);
+	none = x.xrcd;
+	/* The receiver is of `one`, a queue of `two`, and the others of `none`. */
+	ck_assert_int_eq(ibv_destroy_qp(x.recv), 0);
+	x.recv = ibv_create_qp_ex(x.ctx,
+				  &(struct ibv_qp_init_attr_ex){.qp_type = IBV_QPT_XRC_RECV,
+								.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+								.xrcd = one});
+	ck_assert_ptr_nonnull(x.recv);
+	x.xrcd = two;
+	target_open(&x, &t);
+	ck_assert_int_eq(ibv_destroy_qp(x.send), 0);
+	x.send = ibv_create_qp_ex(x.ctx,
+				  &(struct ibv_qp_init_attr_ex){.cap = {8, 0, 1, 0, 0},
+								.qp_type = IBV_QPT_XRC_SEND,
+								.send_cq = x.scq,
+								.comp_mask = IBV_QP_INIT_ATTR_PD,
+								.pd = x.pd});
+	ck_assert(!plain_init(x.send) && !plain_init(x.recv));
+	ck_assert(!plain_join(x.recv, x.send->qp_num, 0, 12) &&
+		  !plain_join(x.send, x.recv->qp_num, 0, 12));
+	post(&t, 5);
+	request(&x, IBV_WR_SEND, t.num, NULL);
+	expect(x.scq, t.num, IBV_WC_SUCCESS);
+	expect(t.cq, 5, IBV_WC_SUCCESS);
+	request(&x, IBV_WR_SEND, x.to[0].num, NULL);
+	expect(x.scq, x.to[0].num, IBV_WC_REM_INV_REQ_ERR);
+	target_close(&t);
+	ck_assert_int_eq(ibv_destroy_qp(x.recv), 0);
+	x.recv = NULL;
+	ck_assert(!ibv_close_xrcd(one) && !ibv_close_xrcd(two));
+	close(a.fd);
+	x.xrcd = none;
+	tear_down(&x);
+}
+END_TEST
+
 START_TEST(test_no_such_queue)
 {
 	struct xrc x;
@@ -221,7 +271,7 @@ START_TEST(test_refused)
 {
 	struct xrc x;
 	struct ibv_qp_init_attr r = {.qp_type = IBV_QPT_XRC_RECV};
-	struct ibv_xrcd_init_attr a = {IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, 0,
+	struct ibv_xrcd_init_attr a = {IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, 12345,
 				       O_CREAT};
 	struct ibv_recv_wr *bad, wr = {0};
 
@@ -229,7 +279,7 @@ START_TEST(test_refused)
 	ck_assert_ptr_null(ibv_create_qp(x.pd, &r));
 	ck_assert_int_eq(errno, EINVAL);
 	ck_assert_ptr_null(ibv_open_xrcd(x.ctx, &a));
-	ck_assert_int_eq(errno, EOPNOTSUPP);
+	ck_assert_int_eq(errno, EBADF);
 	ck_assert_int_ne(ibv_post_recv(x.recv, &wr, &bad), 0);
 	ck_assert_int_ne(ibv_post_recv(x.send, &wr, &bad), 0);
 	tear_down(&x);
@@ -253,6 +303,7 @@ int main(void)
 	tcase_add_test(t, test_sends_find_their_queue);
 	tcase_add_test(t, test_writes_need_the_domain);
 	tcase_add_test(t, test_waits_for_its_own);
+	tcase_add_test(t, test_domains_by_file);
 	tcase_add_test(t, test_no_such_queue);
 	tcase_add_test(t, test_ends_in_any_order);
 	tcase_add_test(t, test_refused);
