@@ -305,11 +305,12 @@ static enum sw_io begin(struct sw_rx *rx)
 
 static bool sane(const struct sw_rx *rx, const struct sw_req *r)
 {
-	if (!r->op || r->op >= SW_REQ_OPS || r->zero || r->srqn > 0xffffff ||
-	    r->flags & ~SW_REQ_SOLICITED)
+	if (!r->op || r->op >= SW_REQ_OPS || r->zero || r->flags & ~SW_REQ_SOLICITED)
 		return false;
 	if (r->op == SW_REQ_BYE)
 		return true;
+	if (r->srqn && !rx->qp->xrcd)
+		return false;
 	if ((r->op == SW_REQ_CMP_SWAP || r->op == SW_REQ_FETCH_ADD) && r->len != sizeof(uint64_t))
 		return false;
 	/* Requests of the peer's own have numbers too, so some may be missing. */
@@ -332,8 +333,10 @@ static enum sw_io request(struct sw_rx *rx)
 		drop(rx);
 		return SW_IO_END;
 	}
-	if (qp->xrcd && !sw_xrc_target(qp, r->srqn))
+	if (qp->xrcd && !sw_xrc_target(qp, r->srqn)) {
+		rx->last = r->seq;
 		return refuse_request(rx);
+	}
 	switch (r->op) {
 	case SW_REQ_READ:
 	case SW_REQ_CMP_SWAP:
@@ -391,6 +394,9 @@ static enum sw_io step(struct sw_rx *rx)
 {
 	switch (rx->state) {
 	case SW_RX_IDLE:
+		/* Requests that have been read already make no event of their own. */
+		if (!sw_rx_can_say(rx) && sw_rx_flush(rx) == SW_IO_END)
+			return SW_IO_END;
 		return sw_rx_can_say(rx) ? request(rx) : SW_IO_AGAIN;
 	case SW_RX_PAYLOAD:
 		return payload(rx);
