@@ -295,6 +295,15 @@ void sw_kick(struct sw_qp *qp)
 		sw_run(peer);
 }
 
+void sw_leave(struct sw_qp *qp)
+{
+	struct sw_qp *peer =
+		sw_list_empty(&waiting) ? NULL : sw_qp_find(qp->dest, qp->attr.dest_qp_num);
+
+	if (peer && peer != qp && peer->wait == SW_WAIT_RNR && !peer->remote)
+		sw_run(peer);
+}
+
 /* The longest waiting sender that the SRQ's next receive is for. */
 static struct sw_qp *next_sender(const struct sw_srq *srq)
 {

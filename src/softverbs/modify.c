@@ -267,6 +267,7 @@ static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 	store(qp, a, mask);
 	if (to == IBV_QPS_ERR) {
 		sw_qp_error(qp);
+		sw_leave(qp);
 		return 0;
 	}
 	if (to == IBV_QPS_SQD && qp->state != IBV_QPS_SQD && qp->attr.en_sqd_async_notify)

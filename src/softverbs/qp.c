@@ -351,6 +351,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	sw_cq_forget(qp->scq, qp, !dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !dev->p.keep_cqes);
 	dev->qp[ibv->handle] = NULL;
+	sw_leave(qp);
 	sw_async_forget(sw_ctx(ibv->context), ibv, &qp->async_got, &ibv->events_completed);
 	hold(qp, -1);
 	sw_unlock();

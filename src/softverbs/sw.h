@@ -399,6 +399,8 @@ void sw_run(struct sw_qp *qp);
 /* Runs whoever waits for a receive on this QP, or on this SRQ. */
 void sw_kick(struct sw_qp *qp);
 void sw_kick_srq(struct sw_srq *srq);
+/* The QP answers no more: who waited for a receive on it waits for an answer now, and that ends. */
+void sw_leave(struct sw_qp *qp);
 /* Ends the waits whose time is over. Cheap when nobody waits. */
 void sw_due(void);
 void sw_cm_due(void); /* cm_time.c: the same for connections */
