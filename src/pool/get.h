@@ -104,7 +104,8 @@ static inline size_t sgp_count_alike(struct sgp_chunk *const chunks[], size_t n,
  * sgp_chunk_put_bulk() as far as the thread's magazine takes the chunks at once: sole references of one
  * class, from the first one on. Returns how many. n is not 0.
  */
-static inline size_t sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
+static inline __attribute__((always_inline)) size_t
+sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
 {
 	uint64_t slot = chunks[0]->slot;
 	struct sgp_chunk **top, **ceil;
@@ -121,6 +122,16 @@ static inline size_t sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size
 	sgp_chunks_copy(top, chunks, n);
 	sgp_mag_leave(mag, top + n);
 	return n;
+}
+
+/* sgp_chunk_put_bulk() for the short way of a message's end. */
+static inline __attribute__((always_inline)) void
+sgp_chunk_put_few(struct sgp_chunk *const chunks[], size_t n)
+{
+	size_t done = n ? sgp_put_bulk_shortly(chunks, n) : 0;
+
+	if (!SGP_LIKELY(done == n))
+		sgp_chunk_put_bulk(chunks + done, n - done);
 }
 
 #endif

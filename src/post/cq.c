@@ -272,8 +272,7 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 	return 0;
 }
 
-/* Flattened, as sgp_post() is. */
-__attribute__((flatten)) int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc)
+int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 {
 	int got;
 

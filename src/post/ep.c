@@ -94,7 +94,7 @@ static int check_device(struct sgp_ep *ep, const struct rdma_cm_id *id,
 	} else if (ep->iwarp) {
 		ep->lacks = SGP_KIND_IMM | SGP_KIND_ATOMIC;
 	}
-	ep->special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD;
+	sgp_ep_find_plain(ep);
 	return 0;
 }
 

@@ -55,7 +55,8 @@ struct sgp_ep {
 	enum ibv_qp_type type;
 	bool iwarp;
 	bool sig_all;
-	_Atomic bool special; /* none of its operations is plain: see sgp_plan(), and checked.h */
+	/* A bit for each opcode that needs no planning as a rule; 0 where pools are checked (checked.h). */
+	_Atomic uint32_t plain;
 	uint8_t lacks;        /* enum sgp_kind: operations that it does not have */
 	uint32_t max_inline;  /* that the queue pair takes ... */
 	uint32_t auto_inline; /* ... and that go inline unasked: what the creator asked for */
@@ -84,9 +85,9 @@ struct sgp_ep {
 	struct sgp_seat *seat;     /* own_seat, the shared queue's, or NULL */
 	struct sgp_srq *srq;
 	uint32_t qpn;
-	struct sgp_ep *next_qpn;   /* of those with the same place in by_qpn; under the cq's lock */
+	struct sgp_ep *next_qpn; /* of those with the same place in by_qpn; under the cq's lock */
 	struct sgp_ep *next_on_srq; /* under the srq's lock */
-	uint64_t joined_at;        /* newest_done of the srq then; likewise */
+	uint64_t joined_at;         /* newest_done of the srq then; likewise */
 
 	/* Under the cq's lock. */
 	unsigned int pending; /* slots in the cq's pending list */
@@ -121,10 +122,10 @@ struct sgp_cq {
 	unsigned int full_polls;  /* since endpoints were last seen to */
 	bool failed;              /* overrun: no completion comes any more */
 	struct sgp_slot *pending, **pending_end;
-	uint64_t stale; /* completions that named no posted slot */
-	struct sgp_seat *listed; /* to be refilled before the poll returns */
-	struct sgp_seat *seats;  /* of shared receive queues */
-	unsigned int nleft;      /* of these, left and awaiting an empty poll */
+	uint64_t stale;                         /* completions that named no posted slot */
+	struct sgp_seat *listed;                /* to be refilled before the poll returns */
+	struct sgp_seat *seats;                 /* of shared receive queues */
+	unsigned int nleft;                     /* of these, left and awaiting an empty poll */
 	struct sgp_ep *by_qpn[SGP_QPN_BUCKETS]; /* with a shared receive queue */
 	_Atomic(struct sgp_seat *) served;      /* a put had chunks for them */
 
@@ -149,10 +150,10 @@ void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep);
 void sgp_cq_send_back(struct sgp_cq *cq, struct sgp_slot *slot);
 
 /* See to the endpoint when the queue runs empty. A poster's, under the send side's lock. */
-void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep);
+SGP_COLD void sgp_cq_list(struct sgp_cq *cq, struct sgp_ep *ep);
 
 /* Wake whoever sleeps since it armed the queue, to see to what has been listed. A poster's. */
-void sgp_cq_rouse(struct sgp_cq *cq);
+SGP_COLD void sgp_cq_rouse(struct sgp_cq *cq);
 
 /* Fill in up to n completions: the pending ones first, then the device's. The lock is held. */
 int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc);

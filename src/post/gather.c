@@ -212,7 +212,8 @@ static int count_parts(const struct sgp_ep *ep, const struct sgp_sgl *sgl, struc
  * A list over several requests, each of which is signalled. The holds go to the slots in order, as
  * many as each takes; they are dropped or handed back together.
  */
-static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct sgp_plan *plan)
+static SGP_COLD void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr,
+			       const struct sgp_plan *plan)
 {
 	struct cursor at = {.sgl = wr->sgl};
 	struct sgp_side *side = &ep->send;
@@ -245,7 +246,7 @@ static void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr, const struct s
  * A message of too many SGEs, copied into a chunk of its own: that goes in its place, and its
  * memory stays out of the list's.
  */
-static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
+static SGP_COLD int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
 	SGP_SGL(copy, 1);
 	struct sgp_wr of_copy = *wr;
@@ -265,11 +266,12 @@ static int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 	of_copy.flags |= SGP_BATCH; /* its SGE has to outlast this function */
 	if (!ret)
 		ret = sgp_gather(ep, &of_copy);
-	if (ret)
+	if (ret) {
 		sgp_chunk_put(chunk);
-	else
-		ep->stats.linearised++;
-	return ret;
+		return -1;
+	}
+	ep->stats.linearised++;
+	return 0;
 }
 
 int sgp_begin(struct sgp_ep *ep, uint32_t parts)
@@ -286,16 +288,36 @@ int sgp_begin(struct sgp_ep *ep, uint32_t parts)
 	return 0;
 }
 
-/* A plain operation: at most one work request, from memory that stands, and nothing comes back. */
-static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind)
+void sgp_ep_find_plain(struct sgp_ep *ep)
+{
+	bool special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD;
+
+	ep->plain = 0;
+	for (unsigned int i = 0; i < sizeof ops / sizeof *ops && !special; i++)
+		if (ops[i].kind & SGP_KIND_KNOWN && !(ops[i].kind & (SGP_KIND_SINK | ep->lacks)))
+			ep->plain |= 1u << i;
+}
+
+/*
+ * A plain operation: one work request, from memory that stands, nothing comes back, and there is
+ * nothing to refuse but for the connection and the room.
+ */
+static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr)
 {
 	const struct sgp_sgl *sgl = wr->sgl;
 
-	return !(kind & SGP_KIND_SINK) &&
-	       !(wr->flags & (IBV_SEND_INLINE | SGP_HANDOVER | SGP_LINEARISE)) && !sgl->flags &&
-	       sgl->length > ep->auto_inline && sgl->length <= ep->max_msg &&
-	       sgl->num_sge <= ep->send.max_sge && sgl->num_chunk <= ep->send.max_chunk &&
-	       !atomic_load_explicit(&ep->special, memory_order_relaxed);
+	_Static_assert(sizeof ops / sizeof *ops <= 32, "a bit each");
+	return SGP_LIKELY((unsigned int)wr->opcode < 32) &&
+	       SGP_LIKELY(atomic_load_explicit(&ep->plain, memory_order_relaxed) >> wr->opcode &
+			  1) &&
+	       SGP_LIKELY(!(wr->flags & ~(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
+					  SGP_BATCH))) &&
+	       SGP_LIKELY(!wr->ah) && SGP_LIKELY(sgl != NULL) && SGP_LIKELY(!sgl->flags) &&
+	       SGP_LIKELY(sgl->keys & ep->pd_bit) && SGP_LIKELY(sgl->length > ep->auto_inline) &&
+	       SGP_LIKELY(sgl->length <= ep->max_msg) &&
+	       SGP_LIKELY(sgl->num_sge <= ep->send.max_sge) &&
+	       SGP_LIKELY(sgl->num_chunk <= ep->send.max_chunk) &&
+	       SGP_LIKELY(!atomic_load_explicit(&ep->stopped, memory_order_relaxed));
 }
 
 /* Gather what planning is needed for. */
@@ -327,13 +349,26 @@ static int gather_planned(struct sgp_ep *ep, const struct sgp_wr *wr, unsigned i
 	return 0;
 }
 
-/* The long way. Where pools are checked it's everybody's: see sgp_post(). */
-static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr,
-						    unsigned int kind)
+/*
+ * The long way: what has to be looked at more closely, or refused. Where pools are checked it's
+ * everybody's: see sgp_post().
+ */
+static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
-	bool sink = kind & SGP_KIND_SINK;
 	uint32_t first = ep->send.head;
+	unsigned int kind = 0;
+	bool sink;
 
+	if (!wr->sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
+		return sgp_fail(EINVAL, "post: a list and known flags are needed");
+	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
+		kind = ops[wr->opcode].kind;
+	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
+	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
+		return sgp_refuse_operation(ep, wr, kind);
+	if (sgp_check_list(ep, wr->sgl))
+		return -1;
+	sink = kind & SGP_KIND_SINK;
 	if (sgp_mode_is_ordinary())
 		return gather_planned(ep, wr, kind);
 	if (sgp_check_post(wr->sgl, sink) || gather_planned(ep, wr, kind))
@@ -345,21 +380,11 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
 	struct sgp_side *side = &ep->send;
-	unsigned int kind = 0;
 	struct sgp_slot *slot;
 	uint8_t flags = 0;
 
-	if (!wr->sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
-		return sgp_fail(EINVAL, "post: a list and known flags are needed");
-	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
-		kind = ops[wr->opcode].kind;
-	if (!(kind & SGP_KIND_KNOWN) || kind & ep->lacks ||
-	    (wr->ah != NULL) != (ep->type == IBV_QPT_UD))
-		return sgp_refuse_operation(ep, wr, kind);
-	if (sgp_check_list(ep, wr->sgl))
-		return -1;
-	if (!is_plain(ep, wr, kind))
-		return gather_special(ep, wr, kind);
+	if (!is_plain(ep, wr))
+		return gather_special(ep, wr);
 	if (sgp_begin(ep, 1))
 		return -1;
 	if (wr->flags & IBV_SEND_SIGNALED)

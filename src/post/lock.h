@@ -11,6 +11,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+/* On the short way of a post or a poll: part of its one function. Off it: never made part of it. */
+#define SGP_HOT  inline __attribute__((always_inline))
+#define SGP_COLD __attribute__((noinline, cold))
+
 struct sgp_lock {
 	pthread_mutex_t mutex;
 	bool off; /* the caller serialises */

@@ -7,6 +7,7 @@
 #ifndef SGP_PLAN_H
 #define SGP_PLAN_H
 
+#include "pool/get.h"
 #include "post/ep.h"
 
 /* What is to know of an operation's opcode. */
@@ -36,7 +37,7 @@ int sgp_check_list(const struct sgp_ep *ep, struct sgp_sgl *sgl);
 
 /* Whether the queue pair may send: 0; -1 with ENOTCONN, ESHUTDOWN, or the errno of ibv_query_qp(3).
  */
-int sgp_check_connected(struct sgp_ep *ep);
+SGP_COLD int sgp_check_connected(struct sgp_ep *ep);
 
 /*
  * Plan an operation that is more than a plain message or WRITE of one request. It's known to be one
@@ -49,11 +50,14 @@ int sgp_plan(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind
 /* Why the operation is not one of the queue pair's: -1 with EINVAL or EOPNOTSUPP. */
 int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind);
 
+/* Find out which opcodes are plain on the endpoint, whose type and sig_all are known. */
+void sgp_ep_find_plain(struct sgp_ep *ep);
+
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
 /* A refused post: statistics and probe. */
-void sgp_count_refusal(struct sgp_ep *ep, int err);
+SGP_COLD void sgp_count_refusal(struct sgp_ep *ep, int err);
 
 /* The last refusals (the connection, the room), before parts slots are taken. 0; -1 with errno. */
 int sgp_begin(struct sgp_ep *ep, uint32_t parts);
@@ -89,8 +93,7 @@ static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *contex
 static inline void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n)
 {
 	slot->num_chunk = (uint16_t)n;
-	for (int i = 0; i < n; i++)
-		slot->chunk[i] = chunk[i];
+	sgp_chunks_copy(slot->chunk, chunk, (size_t)n);
 }
 
 /* What it needs besides to hand the list back; its holds are there. */

@@ -18,9 +18,14 @@
 
 /* Whether a slot holds the list's own chunks: not those of a copy, and not none because of inline.
  */
-static bool holds_moved(const struct sgp_slot *slot, const struct sgp_sgl *sgl)
+static inline bool holds_moved(const struct sgp_slot *slot, const struct sgp_sgl *sgl)
 {
 	return !sgl->num_chunk || (slot->num_chunk && slot->chunk[0] == sgl->chunk[0]);
+}
+
+static SGP_COLD void drop_copied(struct sgp_sgl *sgl)
+{
+	sgp_chunk_put_bulk(sgl->chunk, (size_t)sgl->num_chunk);
 }
 
 /* The queue has the operation whose first slot is at seq: the list is empty. Returns the next seq.
@@ -30,27 +35,30 @@ static uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t
 	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
 	ep->stats.posts++;
-	ep->stats.joined +=
-		sgl->num_chunk > sgl->num_sge ? (uint64_t)(sgl->num_chunk - sgl->num_sge) : 0;
-	if (holds_moved(slot, sgl))
-		sgp_sgl_reset(sgl);
-	else
-		sgp_sgl_clear(sgl);
+	if (sgl->num_chunk > sgl->num_sge)
+		ep->stats.joined += (uint64_t)(sgl->num_chunk - sgl->num_sge);
+	if (!SGP_LIKELY(holds_moved(slot, sgl)))
+		drop_copied(sgl);
+	sgp_sgl_reset(sgl);
 	return seq + slot->parts;
 }
 
-/* The queue does not have it after all: a copy goes back, the list stays as it is. */
-static uint32_t settle_rejected(struct sgp_ep *ep, const struct sgp_sgl *sgl, uint32_t seq)
+/* The queue does not have these after all: copies go back, the lists stay as they are. */
+static SGP_COLD int settle_rejected(struct sgp_ep *ep, const struct sgp_wr *wr,
+				    const struct sgp_wr *end, uint32_t seq, int err)
 {
-	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
+	for (; wr != end; wr = wr->next) {
+		const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
-	for (uint32_t i = 0; i < slot->parts; i++)
-		sgp_check_ended(sgp_side_slot(&ep->send, seq + i));
-	if (!holds_moved(slot, sgl))
-		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
-	for (uint32_t i = 0; i < slot->parts; i++)
-		sgp_slot_writes_no_more(sgp_side_slot(&ep->send, seq + i));
-	return seq + slot->parts;
+		for (uint32_t i = 0; i < slot->parts; i++)
+			sgp_check_ended(sgp_side_slot(&ep->send, seq + i));
+		if (!holds_moved(slot, wr->sgl))
+			sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+		for (uint32_t i = 0; i < slot->parts; i++)
+			sgp_slot_writes_no_more(sgp_side_slot(&ep->send, seq + i));
+		seq += slot->parts;
+	}
+	return sgp_fail(err, "the device refused the post: %s", strerror(err));
 }
 
 /* The chain up to end (or all of it) has been gathered from seq on: ring, and settle each list. */
@@ -68,19 +76,17 @@ static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, const struct sg
 		seq = settle_accepted(ep, wr->sgl, seq);
 		wr = wr->next;
 	}
-	if (wr == end)
+	if (SGP_LIKELY(wr == end))
 		return 0; /* an error, if any, is told by the completions of what was accepted */
 	*first_refused = wr;
-	for (; wr != end; wr = wr->next)
-		seq = settle_rejected(ep, wr->sgl, seq);
-	return sgp_fail(err, "the device refused the post: %s", strerror(err));
+	return settle_rejected(ep, wr, end, seq, err);
 }
 
 /* A child is refused; where pools are checked, the endpoint takes the long way from here on. */
 static __attribute__((noinline)) int leave_short_way(struct sgp_ep *ep)
 {
 	if (ep)
-		atomic_store_explicit(&ep->special, true, memory_order_relaxed);
+		atomic_store_explicit(&ep->plain, 0, memory_order_relaxed);
 	return sgp_check_fork();
 }
 

@@ -95,14 +95,14 @@ struct sgp_slot {
 	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
-	struct ibv_sge *sge;       /* [max_sge] */
-	struct sgp_slot *next;     /* in the pending list */
-	struct sgp_slot *untaken;  /* next in the inbox, where a cancelled one may be besides */
+	struct ibv_sge *sge;      /* [max_sge] */
+	struct sgp_slot *next;    /* in the pending list */
+	struct sgp_slot *untaken; /* next in the inbox, where a cancelled one may be besides */
 	union {
 		struct sgp_window *window; /* with SGP_SLOT_WINDOW */
 		struct sgp_ep *ep;         /* with SGP_SLOT_SHARED: whose queue pair took it */
 	};
-	uint64_t pds;              /* with HANDOVER: the list's, as they were */
+	uint64_t pds; /* with HANDOVER: the list's, as they were */
 	uint32_t access;
 	uint16_t left; /* of a group's leader: slots that have not ended; the poller's */
 	bool to_tell;  /* cancelled, and in the pending list for that; the poller's */
@@ -138,7 +138,7 @@ int sgp_side_init(struct sgp_side *side, uint32_t depth, int max_sge, int max_ch
 void sgp_side_fini(struct sgp_side *side);
 
 /* Posts that would be accepted now. The poster's. */
-uint32_t sgp_side_room(struct sgp_side *side);
+SGP_COLD uint32_t sgp_side_room(struct sgp_side *side);
 
 /* Whether n posts would be. The poster's; looks at other slots only when it must. */
 static inline bool sgp_side_has_room(struct sgp_side *side, uint32_t n)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/get.h"
 #include "pool/probe.h"
 #include "post/datagram.h"
 #include "post/checked.h"
@@ -24,14 +25,14 @@
 /* The same for polls that found something: one endpoint's traffic does not keep another's waiting. */
 #define BUSY_PATIENCE 64
 
-static struct sgp_ep *ep_of(const struct sgp_cq *cq, uint64_t wr_id)
+static inline struct sgp_ep *ep_of(const struct sgp_cq *cq, uint64_t wr_id)
 {
 	uint64_t index = wr_id >> 32 & (SGP_MAX_ENDPOINTS - 1);
 
 	return index < cq->nplaces ? cq->place[index].ep : NULL;
 }
 
-static struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
+static inline struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
 {
 	return wr_id & SGP_WR_RECV ? &ep->recv : &ep->send;
 }
@@ -73,12 +74,12 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 	return dropped;
 }
 
-static void drop_group(struct sgp_side *side, struct sgp_slot *leader)
+static SGP_HOT void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 {
-	if (leader->parts == 1) {
+	if (SGP_LIKELY(leader->parts == 1)) {
 		sgp_slot_writes_no_more(leader);
 		sgp_check_ended(leader);
-		sgp_chunk_put_bulk(leader->chunk, leader->num_chunk);
+		sgp_chunk_put_few(leader->chunk, leader->num_chunk);
 		sgp_slot_free(leader);
 		return;
 	}
@@ -121,8 +122,8 @@ end_special(struct sgp_ep *ep, struct sgp_side *side, struct sgp_slot *slot)
 	return NULL;
 }
 
-static inline struct sgp_slot *end_slot(struct sgp_ep *ep, struct sgp_side *side,
-					struct sgp_slot *slot)
+static SGP_HOT struct sgp_slot *end_slot(struct sgp_ep *ep, struct sgp_side *side,
+					 struct sgp_slot *slot)
 {
 	slot->ended = true;
 	if (slot->parts != 1 || slot->flags & (SGP_SLOT_WINDOW | SGP_SLOT_CANCELLED))
@@ -130,7 +131,7 @@ static inline struct sgp_slot *end_slot(struct sgp_ep *ep, struct sgp_side *side
 	return slot;
 }
 
-static bool is_owed(const struct sgp_slot *leader)
+static inline bool is_owed(const struct sgp_slot *leader)
 {
 	if (leader->flags & SGP_SLOT_OURS)
 		return false;
@@ -180,8 +181,8 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 }
 
 /* Fill in the caller's completion, but for what only a success brings. */
-static inline void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
-			   const struct sgp_done *done, struct sgp_wc *wc)
+static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
+			    const struct sgp_done *done, struct sgp_wc *wc)
 {
 	if (wc->sgl.num_chunk || wc->sgl.num_sge)
 		sgp_sgl_clear(&wc->sgl);
@@ -216,7 +217,7 @@ static void deliver_cancelled(struct sgp_ep *ep, struct sgp_slot *leader, struct
 }
 
 /* Tell of a group that has ended, and free its slots. */
-static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
+static SGP_HOT void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
 {
 	const struct sgp_done *done = &leader->done;
 	struct sgp_side *side = side_of_leader(ep, leader);
@@ -281,7 +282,7 @@ static void end_with(struct sgp_slot *slot, enum ibv_wc_status status)
  * Signalled ones are left for their own completion, and those that the device did not take for
  * the inbox, where they are linked.
  */
-static void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t seq)
+static inline void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t seq)
 {
 	struct sgp_side *side = &ep->send;
 
@@ -320,7 +321,8 @@ static inline struct sgp_slot *find(struct sgp_cq *cq, uint64_t wr_id, struct sg
  * The group that a completion ends, if it ends one: its leader, and the endpoint. Only wr_id,
  * status and vendor_err are read of a failed one (law 2.11); the direction is in wr_id.
  */
-static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_ep **which)
+static SGP_HOT struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw,
+				      struct sgp_ep **which)
 {
 	struct sgp_ep *ep = NULL;
 	struct sgp_slot *slot;

@@ -17,7 +17,7 @@
  * returned 0, and the rest of a list of which it took a part, end with err; behind these the slots
  * are withdrawn. Returns the sequence of the first withdrawn one.
  */
-static uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end, int err)
+static SGP_COLD uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end, int err)
 {
 	struct sgp_side *side = &ep->send;
 	uint32_t end = first;
@@ -45,8 +45,8 @@ static uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end
 }
 
 /* The device did not take all n requests, or says so. */
-static __attribute__((noinline)) uint32_t half_taken(struct sgp_ep *ep, uint32_t accepted_end,
-						     int ret, struct ibv_send_wr *bad_wr, int *err)
+static SGP_COLD uint32_t half_taken(struct sgp_ep *ep, uint32_t accepted_end, int ret,
+				    struct ibv_send_wr *bad_wr, int *err)
 {
 	struct sgp_side *side = &ep->send;
 	void *untaken;
@@ -65,11 +65,11 @@ static __attribute__((noinline)) uint32_t half_taken(struct sgp_ep *ep, uint32_t
 uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 {
 	struct ibv_send_wr *bad_wr = NULL;
-	uint32_t accepted_end = ep->doorbell_seq + ep->accepted;
+	uint32_t accepted_end = ep->doorbell_seq + ep->accepted, n = ep->nwr;
 	int ret;
 
 	*err = 0;
-	if (!ep->nwr)
+	if (!n)
 		return ep->send.head;
 	ep->nwr = 0;
 	ep->accepted = 0;
@@ -77,11 +77,11 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 		*err = ESHUTDOWN; /* gathered before, and never to be sent */
 		return give_up(ep, ep->doorbell_seq, accepted_end, *err);
 	}
-	SGP_PROBE3(doorbell, ep, ep->send.head - ep->doorbell_seq, ep->send.head - ep->send.tail);
+	SGP_PROBE3(doorbell, ep, n, ep->send.head - ep->send.tail);
 	errno = 0;
 	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
 	ep->stats.doorbells++;
-	if (ret || bad_wr)
+	if (!SGP_LIKELY(ret == 0) || !SGP_LIKELY(bad_wr == NULL))
 		return half_taken(ep, accepted_end, ret, bad_wr, err);
 	return ep->send.head;
 }
