@@ -41,6 +41,13 @@ void sgp_check_posted(struct sgp_side *side, uint32_t seq, const struct sgp_sgl 
 		begin(sgp_side_slot(side, seq), sgl, sink);
 }
 
+void sgp_check_received_into(struct sgp_slot *slot)
+{
+	for (int i = 0; i < slot->num_chunk; i++)
+		for (int j = 0; j < slot->num_sge; j++)
+			sgp_flight_begin(slot->chunk[i], &slot->sge[j], true, slot);
+}
+
 void sgp_check_ended_slowly(const struct sgp_slot *slot)
 {
 	for (int i = 0; i < slot->num_chunk; i++)

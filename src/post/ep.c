@@ -17,6 +17,7 @@
 #include "pool/errmsg.h"
 #include "pool/mode.h"
 #include "pool/served.h"
+#include "post/checked.h"
 #include "post/datagram.h"
 #include "post/plan.h"
 #include "post/refill.h"
@@ -232,9 +233,7 @@ static void abandon_receives(struct sgp_ep *ep)
 
 	sgp_refill_stop(ep->refill);
 	for (; side->tail != side->head; side->tail++) {
-		const struct sgp_slot *slot = sgp_side_slot(side, side->tail);
-
-		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+		sgp_slot_drop_receive(sgp_side_slot(side, side->tail));
 	}
 }
 

@@ -9,6 +9,7 @@
 #include "pool/pool.h"
 #include "pool/probe.h"
 #include "pool/served.h"
+#include "post/checked.h"
 #include "post/ep.h"
 #include "post/plan.h"
 #include "post/refill.h"
@@ -263,6 +264,8 @@ static void offer(struct sgp_refill *r, struct sgp_chunk *const *chunk, struct i
 		slot->pds &= sgp_chunk_pds(c);
 		slot->access &= sgp_chunk_access(c);
 	}
+	if (!sgp_mode_is_ordinary())
+		sgp_check_received_into(slot);
 	*wr = (struct ibv_recv_wr){.wr_id = r->srq ? sgp_srq_offer_locked(r->srq, slot)
 						   : sgp_side_offer(r->side),
 				   .sg_list = slot->sge,
@@ -285,6 +288,9 @@ static int check_chunks(const struct sgp_refill *r, struct sgp_chunk *const *chu
 /* The last n receives offered are not the device's. */
 static void withdraw(struct sgp_refill *r, struct sgp_chunk *const *chunk, uint32_t n)
 {
+	for (uint32_t i = 0; i < n; i++)
+		sgp_check_ended(r->srq ? sgp_srq_offered_locked(r->srq, i)
+				       : sgp_side_slot(r->side, r->side->head - 1 - i));
 	if (r->srq)
 		sgp_srq_withdraw_locked(r->srq, n);
 	else

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "pool/errmsg.h"
+#include "post/checked.h"
 #include "post/refill.h"
 #include "post/srq.h"
 
@@ -43,11 +44,16 @@ uint64_t sgp_srq_offer_locked(struct sgp_srq *srq, struct sgp_slot *slot)
 	return wr_id;
 }
 
+/* Where it was taken from the stack, it still stands. */
+struct sgp_slot *sgp_srq_offered_locked(struct sgp_srq *srq, uint32_t n)
+{
+	return &srq->side.slot[srq->free[srq->nfree + n]];
+}
+
 void sgp_srq_withdraw_locked(struct sgp_srq *srq, uint32_t n)
 {
 	for (; n; n--) {
-		/* Where it was taken from the stack, it still stands. */
-		struct sgp_slot *slot = &srq->side.slot[srq->free[srq->nfree]];
+		struct sgp_slot *slot = sgp_srq_offered_locked(srq, 0);
 
 		atomic_store_explicit(&slot->tag, 0, memory_order_relaxed);
 		srq->nfree++;
@@ -130,7 +136,7 @@ sgp_srq_claim_locked(struct sgp_cq *cq, uint64_t wr_id, uint32_t qp_num, struct 
 	}
 	if (!ep) {
 		srq->orphans++;
-		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+		sgp_slot_drop_receive(slot);
 		free_slot(srq, slot);
 	}
 	sgp_unlock(&srq->side.lock);

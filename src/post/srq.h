@@ -85,6 +85,9 @@ struct sgp_slot *sgp_srq_next_locked(struct sgp_srq *srq);
 /* Hand it to the pollers; returns its wr_id. */
 uint64_t sgp_srq_offer_locked(struct sgp_srq *srq, struct sgp_slot *slot);
 
+/* The slot that was offered last, or n before. */
+struct sgp_slot *sgp_srq_offered_locked(struct sgp_srq *srq, uint32_t n);
+
 /* Take the n slots offered last back. */
 void sgp_srq_withdraw_locked(struct sgp_srq *srq, uint32_t n);
 

@@ -7,6 +7,7 @@
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
 #include "pool/served.h"
+#include "post/checked.h"
 #include "post/plan.h"
 #include "post/refill.h"
 #include "post/sgl.h"
@@ -124,7 +125,7 @@ static void drop_posted(struct sgp_srq *srq)
 		struct sgp_slot *slot = &srq->side.slot[i];
 
 		if (atomic_load(&slot->tag)) {
-			sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+			sgp_slot_drop_receive(slot);
 			sgp_slot_free(slot);
 		}
 	}
@@ -318,6 +319,8 @@ static int check_post_locked(struct sgp_srq *srq, const struct sgp_sgl *sgl)
 		return sgp_fail(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d",
 				sgl->num_sge, sgl->num_chunk, srq->side.max_sge,
 				srq->side.max_chunk);
+	if (!sgp_mode_is_ordinary() && sgp_check_post(sgl, true))
+		return -1;
 	if (!sgp_srq_missing_locked(srq))
 		return sgp_fail(EAGAIN,
 				"the shared receive queue (%u) is full: poll, then try "
@@ -349,10 +352,13 @@ int sgp_srq_post_recvv(struct sgp_srq *srq, void *context, struct sgp_sgl *sgl)
 	wr = (struct ibv_recv_wr){.wr_id = sgp_srq_offer_locked(srq, slot),
 				  .sg_list = slot->sge,
 				  .num_sge = slot->num_sge};
+	if (!sgp_mode_is_ordinary())
+		sgp_check_received_into(slot);
 	errno = 0;
 	ret = ibv_post_srq_recv(srq->srq, &wr, &bad_wr);
 	err = sgp_wr_judge(ret, bad_wr, &untaken);
 	if (untaken) {
+		sgp_check_ended(slot);
 		sgp_srq_withdraw_locked(srq, 1);
 		sgp_slot_writes_no_more(slot);
 		sgp_srq_gave_up_locked(srq);

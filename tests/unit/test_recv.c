@@ -13,6 +13,7 @@
 
 #include "../plain.h"
 #include "pool/pool.h"
+#include "post/ep.h"
 #include "rig.h"
 
 static const char *const personas[] = {"soft", "rxe", "siw", "mlx4", "mlx5", "hns", "irdma"};
@@ -276,6 +277,33 @@ START_TEST(a_message_is_forwarded_without_a_copy)
 	held_of_b = 1;
 	check_b(4);
 	held_of_b = 0;
+	close_rig();
+}
+END_TEST
+
+/* In a checked pool what is posted is known to be the device's. */
+START_TEST(a_checked_pool_knows_what_is_posted)
+{
+	struct sgp_chunk *chunk;
+	SGP_SGL(kept, 4);
+
+	open_rig(personas[_i],
+		 (struct rig_attr){.depth = 4, .chunks = 16, .pool_flags = SGP_POOL_CHECKED});
+	for (int i = 0; i < 4; i++) {
+		chunk = sgp_side_slot(&b->ep->recv, b->ep->recv.tail)->chunk[0];
+		errno = 0;
+		ck_assert_int_eq(sgp_check_claim(chunk), -1);
+		ck_assert_int_eq(errno, EBUSY);
+		send_bytes(100, i);
+		if (i == 2)
+			ck_assert_int_eq(sv_fail_nth("post_recv", 0, ENOMEM), 0);
+		receive(100, i, &kept);
+		ck_assert_ptr_eq(kept.chunk[0], chunk);
+		ck_assert_int_eq(sgp_check_claim(chunk), 0);
+		let_go(&kept);
+	}
+	rig_close_ep(b);
+	ck_assert_uint_eq(sgp_check_findings(), 0);
 	close_rig();
 }
 END_TEST
@@ -893,6 +921,7 @@ int main(void)
 	tcase_add_loop_test(tc, header_and_payload_are_apart, 0, 2 * NPERSONAS);
 	tcase_add_loop_test(tc, a_message_is_forwarded_without_a_copy, 0, NPERSONAS);
 	tcase_add_test(tc, a_copy_is_handed_back);
+	tcase_add_loop_test(tc, a_checked_pool_knows_what_is_posted, 0, NPERSONAS);
 	tcase_add_test(tc, room_in_front_takes_a_header);
 	tcase_add_loop_test(tc, an_empty_message_gives_its_chunks_back, 0, NPERSONAS);
 	tcase_add_loop_test(tc, sends_cannot_starve_receives, 0, NPERSONAS);
