@@ -187,6 +187,9 @@ static bool message(struct sw_cm_wire *w)
 		sw_cm_take_rtu(id);
 		return true;
 	case SW_CM_DREQ:
+		/* What it had sent before has arrived before. */
+		if (id->id.qp)
+			sw_wire_drain(sw_qp(id->id.qp));
 		sw_cm_take_goodbye(id);
 		return true;
 	case SW_CM_DREP:

@@ -255,7 +255,7 @@ void sw_wire_kick_srq(struct sw_srq *srq);
 void sw_wire_srq_gone(struct sw_qp *qp);
 /* The other process has ended: what was asked for fails, the rest is flushed. */
 void sw_wire_died(struct sw_qp *qp);
-/* What has arrived for the QP is taken in. */
+/* What has arrived for the QP, requests and answers, is taken in. */
 void sw_wire_drain(struct sw_qp *qp);
 /* Takes over an accepted rc connection with its hello. */
 void sw_wire_accepted(int fd, const struct sw_hello *h);
@@ -263,6 +263,7 @@ void sw_wire_tx_close(struct sw_qp *qp);
 /* The responder's end of sw_wire_state and sw_wire_forget. */
 void sw_wire_rx_state(struct sw_qp *qp);
 void sw_wire_rx_end(struct sw_qp *qp);
+void sw_wire_rx_drain(struct sw_qp *qp);
 
 /* ---- wire_ud.c ---- */
 

@@ -203,6 +203,8 @@ static int remote(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, u
 {
 	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
 
+	if (w->op > IBV_WR_ATOMIC_FETCH_AND_ADD && w->op != IBV_WR_SEND_WITH_INV)
+		return IBV_WC_LOC_QP_OP_ERR;
 	if (!sw_reads(w->op))
 		return sw_wire_send(qp, at, local, n, w->len);
 	if (w->op != IBV_WR_RDMA_READ && len != sizeof(uint64_t))

@@ -560,7 +560,7 @@ void sw_wire_srq_gone(struct sw_qp *qp)
 		sw_qp_error(qp);
 }
 
-void sw_wire_drain(struct sw_qp *qp)
+void sw_wire_rx_drain(struct sw_qp *qp)
 {
 	while (qp->rx && alive(qp->rx) && qp->rx->state != SW_RX_STALLED && work(qp->rx))
 		;

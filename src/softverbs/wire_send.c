@@ -258,15 +258,13 @@ static bool through(struct sw_tx *tx, uint32_t seq)
 static enum sw_io nak(struct sw_tx *tx, uint32_t seq, uint8_t status)
 {
 	struct sw_qp *qp = tx->qp;
+	bool iwarp = qp->dev->p.transport == IBV_TRANSPORT_IWARP;
 
-	if (status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_INV_REQ_ERR &&
-	    status != IBV_WC_REM_OP_ERR && status != IBV_WC_REM_INV_RD_REQ_ERR)
+	if (!iwarp && status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_INV_REQ_ERR &&
+	    status != IBV_WC_REM_OP_ERR)
 		return wrong(tx);
 	/* On iWARP it had been sent, and that was all that was wanted: law 2.3. */
-	sw_complete_send(qp, seq,
-			 qp->dev->p.transport == IBV_TRANSPORT_IWARP ? IBV_WC_SUCCESS
-								     : (enum ibv_wc_status)status,
-			 0);
+	sw_complete_send(qp, seq, iwarp ? IBV_WC_SUCCESS : (enum ibv_wc_status)status, 0);
 	sw_qp_error(qp);
 	return SW_IO_END;
 }
@@ -367,16 +365,12 @@ static enum sw_io data(struct sw_tx *tx)
 	return alive(tx) ? SW_IO_OK : SW_IO_END;
 }
 
-static void on_event(struct sw_sock *s, uint32_t events)
+/* Takes in what answers there are. */
+static void listen_to(struct sw_tx *tx)
 {
-	struct sw_tx *tx = sw_outer(s, struct sw_tx, s);
 	struct sw_qp *qp = tx->qp;
-	enum sw_io io = SW_IO_AGAIN;
+	enum sw_io io;
 
-	if (events & EPOLLOUT)
-		go_on(tx);
-	if (!alive(tx) || !(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
-		return;
 	do
 		io = tx->left ? data(tx) : frame(tx);
 	while (io == SW_IO_OK && alive(tx));
@@ -388,6 +382,23 @@ static void on_event(struct sw_sock *s, uint32_t events)
 	} else if (tx->up) {
 		sw_run(qp);
 	}
+}
+
+static void on_event(struct sw_sock *s, uint32_t events)
+{
+	struct sw_tx *tx = sw_outer(s, struct sw_tx, s);
+
+	if (events & EPOLLOUT)
+		go_on(tx);
+	if (alive(tx) && events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+		listen_to(tx);
+}
+
+void sw_wire_drain(struct sw_qp *qp)
+{
+	if (qp->tx && alive(qp->tx))
+		listen_to(qp->tx);
+	sw_wire_rx_drain(qp);
 }
 
 /* ---- the queue pair ---- */

@@ -18,6 +18,17 @@ static struct rdma_cm_id *new_id(void)
 	return id;
 }
 
+/* In the peer's process, if there is one. */
+static struct rdma_cm_id *new_listener(void)
+{
+	struct rdma_cm_id *id;
+
+	if (!ec)
+		ec = rdma_create_event_channel();
+	cf_need(ec && !rdma_create_id(cf_peer_channel(ec), &id, NULL, RDMA_PS_TCP), "create_id");
+	return id;
+}
+
 static int bind_to(struct rdma_cm_id *id, const char *ip, uint16_t port)
 {
 	struct sockaddr_in a = cf.addr;
@@ -166,7 +177,7 @@ static struct rdma_cm_event *ask(struct rdma_cm_id **a, struct rdma_cm_id **l,
 	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
 	struct rdma_cm_event *e;
 
-	*l = new_id();
+	*l = new_listener();
 	cf_need(!bind_to(*l, NULL, 7471) && !rdma_listen(*l, 4), "listen");
 	*a = resolved(7471);
 	rdma_resolve_route(*a, 2000);
@@ -442,7 +453,7 @@ void b_cm_backlog(void)
 	struct rdma_conn_param p = {0};
 	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
 	struct rdma_event_channel *mine = rdma_create_event_channel();
-	struct rdma_cm_id *l = new_id(), *id[3];
+	struct rdma_cm_id *l = new_listener(), *id[3];
 
 	cf_need(!bind_to(l, NULL, 7471) && !rdma_listen(l, 1), "listen");
 	for (int i = 0; i < 3; i++) {

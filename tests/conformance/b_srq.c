@@ -135,21 +135,22 @@ struct ud {
 	struct ibv_ah *ah;
 };
 
-static void open_ud(struct ud *u, uint32_t qkey)
+static void open_ud(struct ud *u, struct ibv_context *ctx, uint32_t qkey)
 {
+	struct ibv_pd *pd = ctx == cf.ctx ? cf.pd : ibv_alloc_pd(ctx);
 	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_UD};
 	struct ibv_qp_attr q = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey};
 	struct ibv_ah_attr ah = {.is_global = 1, .port_num = 1};
 
-	u->cq = ibv_create_cq(cf.ctx, 64, NULL, NULL, 0);
+	u->cq = ibv_create_cq(ctx, 64, NULL, NULL, 0);
 	a.send_cq = a.recv_cq = u->cq;
 	a.cap = (struct ibv_qp_cap){8, 8, 1, 1, 0};
-	cf_need(u->cq != NULL, "create_cq");
-	u->qp = ibv_create_qp(cf.pd, &a);
+	cf_need(pd && u->cq, "create_cq");
+	u->qp = ibv_create_qp(pd, &a);
 	cf_need(u->qp != NULL, "create_qp");
 	u->buf = aligned_alloc(4096, 16384);
 	memset(u->buf, 0, 16384);
-	u->mr = ibv_reg_mr(cf.pd, u->buf, 16384, IBV_ACCESS_LOCAL_WRITE);
+	u->mr = ibv_reg_mr(pd, u->buf, 16384, IBV_ACCESS_LOCAL_WRITE);
 	cf_need(!ibv_modify_qp(u->qp, &q,
 			       IBV_QP_STATE | IBV_QP_PORT | IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
 		"init");
@@ -160,8 +161,8 @@ static void open_ud(struct ud *u, uint32_t qkey)
 	/* The GID that is made of the IPv4 address. */
 	ah.grh.sgid_index = 1;
 	ah.grh.hop_limit = 4;
-	ibv_query_gid(cf.ctx, 1, 1, &ah.grh.dgid);
-	u->ah = ibv_create_ah(cf.pd, &ah);
+	ibv_query_gid(ctx, 1, 1, &ah.grh.dgid);
+	u->ah = ibv_create_ah(pd, &ah);
 	cf_need(u->mr && u->ah, "create_ah");
 }
 
@@ -194,8 +195,8 @@ void b_ud_send(void)
 	struct ibv_wc wc;
 	struct ibv_ah_attr attr;
 
-	open_ud(&a, 7);
-	open_ud(&b, 7);
+	open_ud(&a, cf.ctx, 7);
+	open_ud(&b, cf_peer_context(), 7);
 	strcpy(a.buf + 8192, "datagram");
 	ud_recv(&b, 5, 200);
 	say_post("post", ud_send(&a, &b, 7, 9));
@@ -213,8 +214,8 @@ void b_ud_qkey(void)
 {
 	struct ud a, b;
 
-	open_ud(&a, 7);
-	open_ud(&b, 8);
+	open_ud(&a, cf.ctx, 7);
+	open_ud(&b, cf_peer_context(), 8);
 	ud_recv(&b, 5, 200);
 	say_post("wrong", ud_send(&a, &b, 7, 9));
 	say_wc("send", a.cq, 500);
@@ -228,8 +229,8 @@ void b_ud_qkey_own(void)
 {
 	struct ud a, b;
 
-	open_ud(&a, 8);
-	open_ud(&b, 8);
+	open_ud(&a, cf.ctx, 8);
+	open_ud(&b, cf_peer_context(), 8);
 	ud_recv(&b, 5, 200);
 	say_post("post", ud_send(&a, &b, 0x80000000u, 9));
 	say_wc("recv", b.cq, 500);
@@ -239,8 +240,8 @@ void b_ud_no_receive(void)
 {
 	struct ud a, b;
 
-	open_ud(&a, 7);
-	open_ud(&b, 7);
+	open_ud(&a, cf.ctx, 7);
+	open_ud(&b, cf_peer_context(), 7);
 	say_post("post", ud_send(&a, &b, 7, 9));
 	say_wc("send", a.cq, 500);
 	ud_recv(&b, 5, 200);
@@ -251,8 +252,8 @@ void b_ud_too_small(void)
 {
 	struct ud a, b;
 
-	open_ud(&a, 7);
-	open_ud(&b, 7);
+	open_ud(&a, cf.ctx, 7);
+	open_ud(&b, cf_peer_context(), 7);
 	ud_recv(&b, 5, 48); /* one byte short */
 	ud_recv(&b, 6, 200);
 	ud_send(&a, &b, 7, 9);
@@ -267,8 +268,8 @@ void b_ud_mtu(void)
 {
 	struct ud a, b;
 
-	open_ud(&a, 7);
-	open_ud(&b, 7);
+	open_ud(&a, cf.ctx, 7);
+	open_ud(&b, cf_peer_context(), 7);
 	ud_recv(&b, 5, 8192);
 	say_post("mtu", ud_send(&a, &b, 7, 128u << cf.port.active_mtu));
 	say_wc("recv", b.cq, 500);
@@ -284,7 +285,7 @@ void b_ud_opcode(void)
 	struct ud a;
 	struct ibv_send_wr *bad, wr = {.opcode = IBV_WR_RDMA_WRITE};
 
-	open_ud(&a, 7);
+	open_ud(&a, cf.ctx, 7);
 	wr.wr.ud.ah = a.ah;
 	say_post("write", ibv_post_send(a.qp, &wr, &bad));
 }

@@ -159,11 +159,91 @@ void say_all(const char *what, struct ibv_cq *cq, int ms)
 		say("none");
 }
 
-bool readable(int fd, int ms)
+#ifdef CF_TWO
+
+#define TOGETHER_MS 150
+
+static struct rdma_event_channel *channel, *twin;
+static struct ibv_context *peer_context;
+
+struct rdma_event_channel *cf_peer_channel(struct rdma_event_channel *ec)
+{
+	channel = ec;
+	if (!twin)
+		twin = (struct rdma_event_channel *)cf_peer_call(
+			(cf_function *)rdma_create_event_channel, 0, 0, 0, 0, 0);
+	return twin;
+}
+
+struct ibv_context *cf_peer_context(void)
+{
+	if (!peer_context)
+		peer_context =
+			(struct ibv_context *)cf_peer_call((cf_function *)cf_open, 0, 0, 0, 0, 0);
+	return peer_context;
+}
+
+static bool readable_now(int fd, int ms)
+{
+	return fd < CF_PEER_FD
+		       ? cf_readable_here(fd, ms)
+		       : (bool)cf_peer_call((cf_function *)cf_readable_here, fd, ms, 0, 0, 0);
+}
+
+/* Of the two channels that stand for one; if both have an event the nearer one comes first, so that
+ * the order is always the same. */
+struct rdma_cm_event *next_event(struct rdma_event_channel *ec, int ms)
+{
+	int64_t until = now_ms() + (int64_t)ms * cf_patience / 100;
+	struct rdma_cm_event *e;
+
+	do {
+		if (readable_now(ec->fd, 1))
+			return rdma_get_cm_event(ec, &e) ? NULL : e;
+		if (twin && ec == channel && readable_now(twin->fd, 1)) {
+			if (readable_now(ec->fd, TOGETHER_MS))
+				return rdma_get_cm_event(ec, &e) ? NULL : e;
+			return rdma_get_cm_event(twin, &e) ? NULL : e;
+		}
+	} while (now_ms() < until);
+	return NULL;
+}
+
+/* Where the context is, which is no argument of it. */
+static void ack_there(struct ibv_context *ctx, struct ibv_async_event *ev)
+{
+	(void)ctx;
+	ibv_ack_async_event(ev);
+}
+
+static void ack_async(struct ibv_context *ctx, struct ibv_async_event *ev)
+{
+	cf_call((cf_function *)ack_there, (long)ctx, (long)ev, 0, 0, 0);
+}
+
+#else
+
+static void ack_async(struct ibv_context *ctx, struct ibv_async_event *ev)
+{
+	(void)ctx;
+	ibv_ack_async_event(ev);
+}
+
+struct rdma_event_channel *cf_peer_channel(struct rdma_event_channel *ec)
+{
+	return ec;
+}
+
+struct ibv_context *cf_peer_context(void)
+{
+	return cf.ctx;
+}
+
+static bool readable_now(int fd, int ms)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	return poll(&p, 1, ms * cf_patience / 100) == 1;
+	return poll(&p, 1, ms) == 1;
 }
 
 struct rdma_cm_event *next_event(struct rdma_event_channel *ec, int ms)
@@ -171,6 +251,13 @@ struct rdma_cm_event *next_event(struct rdma_event_channel *ec, int ms)
 	struct rdma_cm_event *e;
 
 	return readable(ec->fd, ms) && !rdma_get_cm_event(ec, &e) ? e : NULL;
+}
+
+#endif
+
+bool readable(int fd, int ms)
+{
+	return readable_now(fd, ms * cf_patience / 100);
 }
 
 void say_event(const char *what, struct rdma_event_channel *ec, int ms)
@@ -193,7 +280,7 @@ void say_async(const char *what, struct ibv_context *ctx, int ms)
 	say(" %s=", what);
 	while (readable(ctx->async_fd, ms) && !ibv_get_async_event(ctx, &ev)) {
 		say("%s%d", n++ ? "," : "", ev.event_type);
-		ibv_ack_async_event(&ev);
+		ack_async(ctx, &ev);
 	}
 	if (!n)
 		say("none");
@@ -320,7 +407,7 @@ void pair_make(struct pair *p)
 	p->max_sge = p->max_sge ? p->max_sge : 2;
 	p->cqe = p->cqe ? p->cqe : 64;
 	p->ec = rdma_create_event_channel();
-	cf_need(p->ec && !rdma_create_id(p->ec, &p->listener, NULL, RDMA_PS_TCP) &&
+	cf_need(p->ec && !rdma_create_id(cf_peer_channel(p->ec), &p->listener, NULL, RDMA_PS_TCP) &&
 			!rdma_bind_addr(p->listener, (struct sockaddr *)&addr) &&
 			!rdma_listen(p->listener, 4),
 		"listen");

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "two.h"
+
 #define CF_BUF 65536
 
 /* Adds to what this behaviour has to say; never a newline. */
@@ -83,6 +85,10 @@ void cf_need(bool ok, const char *what);
 extern int cf_patience;
 void cf_sleep(int ms);
 struct ibv_context *cf_open(void);
+/* Where there are two processes: the channel in the peer that belongs to this one, for a listener;
+ * and a device open there. Else the channel itself, and cf.ctx. */
+struct rdma_event_channel *cf_peer_channel(struct rdma_event_channel *ec);
+struct ibv_context *cf_peer_context(void);
 
 struct ibv_sge at(const struct end *e, size_t off, uint32_t len);
 int post_send(struct end *e, uint64_t id, size_t off, uint32_t len, unsigned int flags);

@@ -31,12 +31,23 @@ static void open_device(void)
 	cf.iwarp = cf.ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 }
 
+static const struct behaviour *running;
+
+static void run(void)
+{
+	open_device();
+	running->run();
+}
+
 static void child(const struct behaviour *b, int fd)
 {
 	dup2(fd, STDOUT_FILENO);
 	alarm(SECONDS);
-	open_device();
-	b->run();
+	running = b;
+#ifdef CF_TWO
+	cf_two(run);
+#endif
+	run();
 	fflush(stdout);
 	_exit(0);
 }
