@@ -15,7 +15,8 @@ declare -A SGP_PACKAGES=(
 	[build]="gcc g++ libc6-dev cmake ninja-build pkg-config
 		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev
 		libjemalloc-dev"
-	[tests]="check libsubunit-dev python3 groff-base mandoc"
+	[tests]="check libsubunit-dev python3 groff-base mandoc
+		rdmacm-utils ibverbs-utils perftest"
 	[full]="valgrind dpdk-dev libucx-dev"
 	[vm]="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux procps
 		ibverbs-providers ibverbs-utils rdmacm-utils perftest"

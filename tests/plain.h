@@ -27,12 +27,12 @@ static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, 
 				   .dest_qp_num = to,
 				   .max_dest_rd_atomic = 4,
 				   .min_rnr_timer = rnr_timer};
-	/* On UC nobody answers, on XRC one end only; nothing is said of what is not done. */
-	const bool asks = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND;
-	const bool answers = qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV;
-	const int answered = answers ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0;
-	const int asked = asks ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0;
-	const int timed = asks || answers ? IBV_QP_TIMEOUT : 0;
+	/* On UC nobody answers, and nothing is said of answers. */
+	const bool uc = qp->qp_type == IBV_QPT_UC;
+	const int answered = uc ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	const int asked =
+		uc ? 0
+		   : IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	int err;
 
 	attr.ah_attr.is_global = 1;
@@ -48,7 +48,7 @@ static inline int plain_join(struct ibv_qp *qp, uint32_t to, uint8_t rnr_retry, 
 	attr.rnr_retry = rnr_retry;
 	attr.max_rd_atomic = 4;
 	if (!err)
-		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | asked | timed);
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | asked);
 	return err;
 }
 

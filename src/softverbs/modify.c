@@ -242,11 +242,25 @@ void sw_iwarp_connect(struct sw_qp *qp, struct sw_device *dest, uint32_t qpn, ui
 	sw_wire_state(qp);
 }
 
+/* The kernel takes all of RC's attributes for each half of XRC, and leaves out the other half's. */
+static int own_half(const struct sw_qp *qp, int mask)
+{
+	switch (qp->ibv.qp_base.qp_type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
+
 static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
 	enum ibv_qp_state to = mask & IBV_QP_STATE ? a->qp_state : qp->state;
 	int err;
 
+	mask = own_half(qp, mask);
 	if (qp->dev->removed && to != IBV_QPS_ERR && to != IBV_QPS_RESET)
 		return EIO;
 	if (qp->dev->p.transport == IBV_TRANSPORT_IWARP)
