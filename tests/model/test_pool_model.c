@@ -18,15 +18,11 @@
 #include <string.h>
 
 #include "pool/pool.h"
+#include "pool_edges.h"
+#include "rnd.h"
 #include "rnd.h"
 #include "sgpool/sgpool.h"
 #include "sgpool/softverbs.h"
-
-#define CHECK(x)                                                                                   \
-	do {                                                                                       \
-		if (!(x))                                                                          \
-			fail(__LINE__, #x);                                                        \
-	} while (0)
 
 enum {
 	CLASSES = 3,
@@ -43,7 +39,7 @@ static const struct sgp_class_attr classes[CLASSES] = {
 
 static unsigned long operations = 100000, seed = 1, step;
 
-static void fail(int line, const char *what)
+void fail(int line, const char *what)
 {
 	fprintf(stderr, "line %d, seed %lu, step %lu: %s is not so (errno %d: %s)\n", line, seed,
 		step, what, errno, sgp_errmsg());
@@ -262,6 +258,7 @@ static void one_thread(struct ibv_pd *pd)
 {
 	struct sgp_pool *pool = make_pool(pd);
 
+	edges_begin(pd->context, pd);
 	state1 = seed * 0x9E3779B97F4A7C15ull + 1;
 	for (unsigned int class = 0; class < CLASSES; class ++)
 		model[class] = (struct model_class){.made = classes[class].chunks,
@@ -280,23 +277,28 @@ static void one_thread(struct ibv_pd *pd)
 			op_put_bulk();
 		else if (what < 92)
 			op_ref();
-		else if (what < 95)
+		else if (what < 94)
 			op_grow(pool);
-		else if (what < 98)
+		else if (what < 96)
 			op_trim(pool);
-		else
+		else if (what < 97)
 			op_limits(pool);
+		else
+			edges_op(pool, &state1);
 		compare(pool);
+		edges_compare(pool, nheld ? held[step % nheld].chunk : NULL);
 	}
 	while (nheld)
 		op_put();
 	compare(pool);
+	edges_end(pool);
 	CHECK(sgp_pool_destroy(pool) == 0);
 }
 
 /* ---- four threads ---- */
 
 static struct sgp_pool *shared;
+static struct ibv_context *verbs;
 static _Atomic(struct sgp_chunk *) mailbox[MAILBOX];
 static _Atomic uint64_t got;
 
@@ -317,6 +319,7 @@ struct life {
 	unsigned long steps;
 	struct sgp_chunk *mine[16];
 	unsigned int n;
+	struct edges_thread edges;
 };
 
 static void life_get(struct life *life, size_t n)
@@ -374,6 +377,8 @@ static void life_step(struct life *life)
 		life_mail(life);
 	} else if (what < 990) {
 		life_share(life);
+	} else if (what < 992) {
+		edges_thread_op(&life->edges, shared, rnd(&life->state));
 	} else if (what < 996) {
 		CHECK(sgp_pool_trim(shared, size, what % 16) == 0);
 	} else {
@@ -387,10 +392,12 @@ static void *live(void *arg)
 {
 	struct life *life = arg;
 
+	edges_thread_begin(&life->edges, verbs);
 	for (unsigned long i = 0; i < life->steps; i++)
 		life_step(life);
 	while (life->n)
 		disown_and_put(life->mine[--life->n]);
+	edges_thread_end(&life->edges, shared);
 	return NULL;
 }
 
@@ -439,13 +446,15 @@ static void four_threads(struct ibv_pd *pd)
 int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *verbs = ibv_open_device(list[0]);
-	struct ibv_pd *pd = ibv_alloc_pd(verbs);
+	struct ibv_pd *pd;
 
 	if (argc > 1)
 		operations = strtoul(argv[1], NULL, 10);
 	if (argc > 2)
 		seed = strtoul(argv[2], NULL, 10);
+	verbs = ibv_open_device(list[0]);
+	CHECK(verbs != NULL);
+	pd = ibv_alloc_pd(verbs);
 	CHECK(pd != NULL);
 	ibv_free_device_list(list);
 	one_thread(pd);
