@@ -94,6 +94,13 @@ struct sgp_ep {
 	uint64_t completions, errors, cancelled;
 	unsigned int quarantined; /* holds of cancelled requests that have not ended */
 	bool stuck;               /* the queue pair could not be destroyed */
+	struct { /* what a reset makes INIT of, if the last one got no farther than RESET */
+		bool due;
+		uint8_t port_num;
+		uint16_t pkey_index;
+		unsigned int access;
+		uint32_t qkey;
+	} init;
 	struct sgp_window *windows;
 
 	struct sgp_ep *next; /* in the inbox */

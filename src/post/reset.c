@@ -16,47 +16,85 @@
 #include "post/ep.h"
 #include "post/refill.h"
 
-/* What the queue pair's INIT was made of, to be given again. */
-static int query(struct sgp_ep *ep, struct ibv_qp_attr *attr, int *mask)
+/* Remember what the queue pair's INIT was made of, to give it again. Nothing, if it was not made. */
+static int query(struct sgp_ep *ep)
 {
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	struct ibv_qp_init_attr init;
 	int err;
 
-	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-		(ep->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	errno = 0;
-	err = sgp_provider_errno(ibv_query_qp(ep->qp, attr, *mask, &init));
-	return err ? sgp_fail(err, "the queue pair's state: %s", strerror(err)) : 0;
+	err = sgp_provider_errno(
+		ibv_query_qp(ep->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				     (ep->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS),
+			     &init));
+	if (err)
+		return sgp_fail(err, "the queue pair's state: %s", strerror(err));
+	if (attr.qp_state == IBV_QPS_RESET || !attr.port_num)
+		return 0;
+	ep->init.due = true;
+	ep->init.port_num = attr.port_num;
+	ep->init.pkey_index = attr.pkey_index;
+	ep->init.access = attr.qp_access_flags;
+	ep->init.qkey = attr.qkey;
+	return 0;
 }
 
-static int modify(struct sgp_ep *ep, struct ibv_qp_attr *attr, enum ibv_qp_state to, int mask)
+static int modify(struct sgp_ep *ep, struct ibv_qp_attr attr, int mask)
 {
-	attr->qp_state = to;
 	errno = 0;
-	return sgp_provider_errno(ibv_modify_qp(ep->qp, attr, mask));
+	return sgp_provider_errno(ibv_modify_qp(ep->qp, &attr, mask));
 }
 
-/* Both sides begin anew. Slots that wait in the pending list are free when they are polled. */
+static int to_init(struct sgp_ep *ep)
+{
+	const struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
+					 .port_num = ep->init.port_num,
+					 .pkey_index = ep->init.pkey_index,
+					 .qp_access_flags = ep->init.access,
+					 .qkey = ep->init.qkey};
+
+	return modify(ep, attr,
+		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			      (ep->type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+}
+
+/*
+ * Both sides begin anew. Slots that wait in the pending list are free when they are polled; those of
+ * receives that the library keeps stay, to be posted again, and belong to the new life from here on,
+ * whatever becomes of that.
+ */
 static void renew_locked(struct sgp_ep *ep)
 {
+	struct sgp_side *recv = &ep->recv;
+
 	sgp_lock(&ep->send.lock);
-	sgp_lock(&ep->recv.lock);
+	sgp_lock(&recv->lock);
 	sgp_cq_renew_locked(ep->cq, ep);
 	ep->send.reaped = ep->send.head;
 	ep->send.unsignalled = 0;
-	sgp_unlock(&ep->recv.lock);
+	for (uint32_t seq = recv->tail; ep->refill && seq != recv->head; seq++) {
+		struct sgp_slot *slot = sgp_side_slot(recv, seq);
+
+		if (atomic_load_explicit(&slot->tag, memory_order_relaxed) && !slot->ended)
+			atomic_store_explicit(&slot->tag, recv->wr_base | seq,
+					      memory_order_release);
+	}
+	sgp_unlock(&recv->lock);
 	sgp_unlock(&ep->send.lock);
 }
 
-static int to_reset(struct sgp_ep *ep, struct ibv_qp_attr *attr)
+static int to_reset(struct sgp_ep *ep)
 {
+	const struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	struct sgp_cq *cq = ep->cq;
 	int err;
 
 	sgp_served_hold();
 	sgp_lock(&cq->lock);
 	sgp_cq_keep_all_locked(cq);
-	err = modify(ep, attr, IBV_QPS_RESET, IBV_QP_STATE);
+	err = modify(ep, attr, IBV_QP_STATE);
 	if (!err) {
 		sgp_cq_keep_all_locked(cq);
 		sgp_cq_flush_locked(cq, ep, !ep->refill);
@@ -84,23 +122,23 @@ static int receive_again(struct sgp_ep *ep)
 
 int sgp_ep_reset(struct sgp_ep *ep)
 {
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	bool was_made;
-	int mask, err;
+	int err;
 
 	if (!ep || !ep->qp)
 		return sgp_fail(EINVAL, "reset: an open endpoint is needed");
-	if (query(ep, &attr, &mask))
+	if (query(ep))
 		return -1;
-	was_made = attr.qp_state != IBV_QPS_RESET && attr.port_num;
+	was_made = ep->init.due;
 	sgp_ep_stop_posts(ep);
-	err = to_reset(ep, &attr);
+	err = to_reset(ep);
 	if (!err && was_made)
-		err = modify(ep, &attr, IBV_QPS_INIT, mask);
+		err = to_init(ep);
 	if (!err && was_made && ep->refill)
 		err = receive_again(ep);
 	if (err)
 		return sgp_fail(err, "the queue pair cannot be reset: %s", strerror(err));
+	ep->init.due = false;
 	atomic_store(&ep->connected, false);
 	atomic_store(&ep->stopped, false);
 	if (was_made && ep->refill)

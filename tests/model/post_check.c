@@ -4,6 +4,7 @@
  * quarantined; and an operation that is owed a completion is in exactly one place, until it is told.
  */
 #include "pool/pool.h"
+#include "post/refill.h"
 #include "post_model.h"
 
 static uint32_t refs[CHUNKS];
@@ -34,6 +35,10 @@ static void check_leader(const struct model_ep *e, const struct sgp_slot *slot, 
 	bool cancelled = slot->flags & SGP_SLOT_CANCELLED;
 	struct op *op;
 
+	if (is_ring(slot->context) && recv) {
+		CHECK(e->ring && &w.ep[(uintptr_t)slot->context - 1] == e && !cancelled);
+		return;
+	}
 	if (slot->flags & SGP_SLOT_OURS || (cancelled && !slot->to_tell))
 		return;
 	op = op_of(slot->context);
@@ -65,6 +70,16 @@ static void check_side(const struct model_ep *e, struct sgp_side *side, bool rec
 	CHECK(posted <= side->depth && side->head - side->tail <= side->depth);
 }
 
+/* What is held for the next receive that the library will post. */
+static void count_refill(const struct sgp_refill *r)
+{
+	int needs = r->nheld + (atomic_load(&r->state) == SGP_REFILL_SERVED);
+
+	for (int i = 0; i < needs; i++)
+		for (int j = 0; j < r->need[i].n; j++)
+			count(r->held[r->need[i].first + j]);
+}
+
 static void check_endpoint(const struct model_ep *e)
 {
 	uint64_t quarantined = 0;
@@ -72,6 +87,8 @@ static void check_endpoint(const struct model_ep *e)
 
 	check_side(e, &e->ep->send, false, &quarantined);
 	check_side(e, &e->ep->recv, true, &quarantined);
+	if (e->ep->refill)
+		count_refill(e->ep->refill);
 	CHECK(sgp_ep_stats(e->ep, &stats) == 0);
 	CHECK(stats.quarantined == quarantined || e->ep->stuck);
 }

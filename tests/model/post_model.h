@@ -23,7 +23,7 @@ enum {
 	OPS = 512, /* operations at once; their number is the low part of a context */
 	HELD = 48, /* references of the caller */
 	WCS = 8,   /* completions a poll */
-	CHUNKS = 96,
+	CHUNKS = 160,
 	CHUNK = 256, /* bytes */
 	LIST = 8,    /* holds of the longest list */
 	CHAIN = 4,   /* lists posted at once */
@@ -45,6 +45,7 @@ struct op {
 struct model_ep {
 	struct sgp_ep *ep;
 	bool closed;
+	bool ring; /* its receives are the library's, with the number of the endpoint + 1 as context */
 };
 
 struct world {
@@ -100,6 +101,12 @@ static inline void *op_context(const struct op *op)
 	return (void *)((uintptr_t)op->serial * OPS + (uintptr_t)(op - w.op));
 }
 
+/* Whether it is the context of an endpoint's own receives: smaller than any operation's. */
+static inline bool is_ring(const void *context)
+{
+	return (uintptr_t)context < OPS;
+}
+
 /* The operation of a context; one that is not out any more is an error of the library's. */
 struct op *op_of(void *context);
 
@@ -108,6 +115,7 @@ void era_begin(void);
 void era_end(void);
 void new_faults(void);
 void make_endpoint(struct model_ep *e);
+void start_endpoint(struct model_ep *e); /* from RESET to INIT */
 void connect_endpoints(int pair);
 void take_events(void);
 

@@ -38,6 +38,13 @@ void new_faults(void)
 
 /* ---- endpoints ---- */
 
+void start_endpoint(struct model_ep *e)
+{
+	/* A failure is one more thing that may happen. */
+	if (!plain_init(sgp_ep_qp(e->ep)) && e->ring)
+		(void)sgp_ep_refill(e->ep);
+}
+
 void make_endpoint(struct model_ep *e)
 {
 	struct sgp_ep_attr attr = {.cq = w.cq,
@@ -48,16 +55,24 @@ void make_endpoint(struct model_ep *e)
 					   .max_recv_wr = w.depth,
 					   .max_send_sge = (uint32_t)w.max_sge,
 					   .max_recv_sge = (uint32_t)w.max_sge,
-					   .max_inline_data = one_in(2) ? 64 : 0}};
+					   .max_inline_data = one_in(2) ? 64 : 0},
+				   .recv_context = (void *)(uintptr_t)(e - w.ep + 1)};
+	struct sgp_recv_part part = {
+		.pool = w.pool, .size = CHUNK, .n = 1 + (int)pick((uint32_t)w.max_sge)};
 
 	CHECK(!e->ep);
+	e->ring = one_in(3);
+	if (e->ring) {
+		attr.recv = &part;
+		attr.num_recv = 1;
+	}
 	e->ep = sgp_ep_create(NULL, &attr);
 	if (!e->ep) {
 		CHECK(w.faulty || w.removed || w.dead);
 		return;
 	}
 	e->closed = false;
-	(void)plain_init(sgp_ep_qp(e->ep)); /* a failure is one more thing that may happen */
+	start_endpoint(e);
 }
 
 /* Both of a pair from INIT to RTS; one alone (the last of an odd number) to itself. */

@@ -98,6 +98,7 @@ START_TEST(a_reset_that_fails_may_be_made_again)
 			sgp_chunk_put(c);
 		}
 		ck_assert_int_eq(sgp_ep_reset(t.ep[0]), 0);
+		ck_assert_int_eq(sgp_ep_qp(t.ep[0])->state, IBV_QPS_INIT);
 		take_exactly(0, i == 2 ? 0 : 2);
 		close_all();
 	}
