@@ -7,8 +7,9 @@
  *	net_addr.c    names: which process a port or a queue pair number leads to
  *	net_hello.c   what comes in first, on a connection that was accepted
  *	wire_send.c   the requester's end of a connection between two queue pairs
- *	wire_recv.c   the responder's end
- *	wire_reply.c  what the responder's end says
+ *	wire_attach.c the responder's end: which queue pair answers, and till when
+ *	wire_recv.c   what it does with a request
+ *	wire_reply.c  what it says
  *	wire_ud.c     datagrams
  *	cm_wire.c     the connection manager's messages
  *
@@ -235,7 +236,7 @@ void sw_net_release_port(struct sw_id *id);
 void sw_net_accept(int fd, struct sw_device *dev);
 void sw_hello_fill(struct sw_hello *h, enum sw_kind kind, bool iwarp, uint32_t src, uint32_t dst);
 
-/* ---- wire_send.c, wire_recv.c ---- */
+/* ---- wire_send.c, wire_attach.c ---- */
 
 struct sw_tx;
 struct sw_rx;

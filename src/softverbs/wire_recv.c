@@ -14,32 +14,11 @@
  * receive stays in its queue till its message is complete; only one of a shared queue is taken out
  * before, and given back as flushed if the message never comes to its end.
  */
-#include <poll.h>
-#include <stdio.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "softverbs/wire_recv.h"
 
-#define WAITING 4096 /* connections for queue pairs that don't answer yet */
-#define BUDGET  64   /* steps, before others have their turn */
-
-static struct sw_list waiting = {&waiting, &waiting};
-static struct sw_list attached = {&attached, &attached};
-static unsigned int nwaiting;
-
-static bool alive(const struct sw_rx *rx)
-{
-	return rx->s.fd >= 0;
-}
-
-static bool answers(const struct sw_qp *qp)
-{
-	return qp->ibv.qp_base.qp_type != IBV_QPT_UD &&
-	       qp->ibv.qp_base.qp_type != IBV_QPT_XRC_SEND && qp->remote && !qp->dev->removed &&
-	       (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD) &&
-	       sw_link_up(qp);
-}
+#define BUDGET 64 /* steps, before others have their turn */
 
 /* ---- the receive that a message gets ---- */
 
@@ -90,7 +69,7 @@ static void take(struct sw_rx *rx, struct sw_taken *t)
 }
 
 /* The queue pair ends, or forgets, and the message is not complete. */
-static void give_back(struct sw_rx *rx)
+void sw_rx_give_back(struct sw_rx *rx)
 {
 	struct ibv_wc wc = {.status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV};
 
@@ -106,26 +85,12 @@ static void give_back(struct sw_rx *rx)
 
 /* ---- ends ---- */
 
-static void drop(struct sw_rx *rx)
-{
-	if (rx->qp) {
-		give_back(rx);
-		rx->qp->rx = NULL;
-		rx->qp = NULL;
-	} else if (rx->state == SW_RX_WAITING) {
-		nwaiting--;
-	}
-	sw_list_del(&rx->link);
-	sw_net_open--;
-	sw_sock_close(&rx->s);
-}
-
 /* It isn't what a requester says: nothing it says is believed any more. */
 static enum sw_io wrong(struct sw_rx *rx)
 {
 	struct sw_qp *qp = rx->qp;
 
-	drop(rx);
+	sw_rx_drop(rx);
 	if (qp)
 		sw_qp_error(qp);
 	return SW_IO_END;
@@ -330,7 +295,7 @@ static enum sw_io request(struct sw_rx *rx)
 		return wrong(rx);
 	rx->begun = true;
 	if (r->op == SW_REQ_BYE) {
-		drop(rx);
+		sw_rx_drop(rx);
 		return SW_IO_END;
 	}
 	if (qp->xrcd && !sw_xrc_target(qp, r->srqn)) {
@@ -386,7 +351,7 @@ static enum sw_io skip(struct sw_rx *rx)
 	rx->last = rx->req.seq;
 	if (rx->req.op != SW_REQ_BYE)
 		return SW_IO_OK;
-	drop(rx);
+	sw_rx_drop(rx);
 	return SW_IO_AGAIN;
 }
 
@@ -413,7 +378,7 @@ static enum sw_io step(struct sw_rx *rx)
 	}
 }
 
-static uint32_t wants(const struct sw_rx *rx, bool more)
+uint32_t sw_rx_wants(const struct sw_rx *rx, bool more)
 {
 	uint32_t in = rx->state == SW_RX_STALLED ? EPOLLRDHUP
 		      : rx->state == SW_RX_REPLY || (rx->state == SW_RX_IDLE && !sw_rx_can_say(rx))
@@ -424,171 +389,25 @@ static uint32_t wants(const struct sw_rx *rx, bool more)
 	return in | (more || rx->state == SW_RX_REPLY || rx->out.at != rx->out.end ? EPOLLOUT : 0);
 }
 
-/* Whether there may be more to do at once. */
-static bool work(struct sw_rx *rx)
+bool sw_rx_work(struct sw_rx *rx)
 {
 	enum sw_io io = SW_IO_OK;
 	struct sw_qp *qp;
 
-	for (int n = 0; n < BUDGET && io == SW_IO_OK && alive(rx); n++)
+	for (int n = 0; n < BUDGET && io == SW_IO_OK && sw_rx_alive(rx); n++)
 		io = step(rx);
-	if (!alive(rx))
+	if (!sw_rx_alive(rx))
 		return false;
 	if (io != SW_IO_END && sw_rx_flush(rx) == SW_IO_END)
 		io = SW_IO_END;
 	if (io != SW_IO_END) {
-		sw_sock_want(&rx->s, wants(rx, io == SW_IO_OK));
+		sw_sock_want(&rx->s, sw_rx_wants(rx, io == SW_IO_OK));
 		return io == SW_IO_OK;
 	}
 	/* The peer has gone without a word. */
 	qp = rx->qp;
-	drop(rx);
+	sw_rx_drop(rx);
 	if (qp)
 		sw_wire_died(qp);
 	return false;
-}
-
-static void on_event(struct sw_sock *s, uint32_t events)
-{
-	struct sw_rx *rx = sw_outer(s, struct sw_rx, s);
-
-	if (rx->state == SW_RX_WAITING) {
-		drop(rx);
-		return;
-	}
-	if (rx->state == SW_RX_STALLED && events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
-		rx->state = SW_RX_SKIP;
-	work(rx);
-}
-
-/* ---- the queue pair ---- */
-
-static void attach(struct sw_rx *rx, struct sw_qp *qp)
-{
-	nwaiting--;
-	sw_list_del(&rx->link);
-	sw_list_append(&attached, &rx->link);
-	rx->qp = qp;
-	qp->rx = rx;
-	rx->state = SW_RX_IDLE;
-	sw_rx_say(rx, SW_RSP_READY, 0, 0);
-	work(rx);
-}
-
-static bool meant(const struct sw_rx *rx, const struct sw_qp *qp)
-{
-	return rx->hello.dst_qpn == qp->ibv.qp_base.qp_num &&
-	       rx->hello.src_qpn == qp->attr.dest_qp_num;
-}
-
-void sw_wire_rx_end(struct sw_qp *qp)
-{
-	struct sw_rx *rx = qp->rx;
-
-	if (!rx || !alive(rx))
-		return;
-	if (rx->head_left || rx->seg_left) {
-		drop(rx); /* in the middle of a DATA there is no way to say it */
-		return;
-	}
-	give_back(rx);
-	qp->rx = NULL;
-	rx->qp = NULL;
-	rx->state = SW_RX_DRAIN;
-	if (rx->ack)
-		sw_rx_say(rx, SW_RSP_ACK, rx->upto, 0);
-	sw_rx_say(rx, SW_RSP_GONE, 0, 0);
-	sw_rx_flush(rx);
-	sw_sock_want(&rx->s, wants(rx, false));
-}
-
-void sw_wire_rx_state(struct sw_qp *qp)
-{
-	struct sw_list *l;
-
-	if (!answers(qp)) {
-		sw_wire_rx_end(qp);
-		return;
-	}
-	for (l = waiting.next; l != &waiting && !qp->rx; l = l->next)
-		if (meant(sw_outer(l, struct sw_rx, link), qp)) {
-			attach(sw_outer(l, struct sw_rx, link), qp);
-			return;
-		}
-}
-
-static void resume(struct sw_rx *rx)
-{
-	struct pollfd p = {.fd = rx->s.fd, .events = POLLRDHUP};
-
-	/* Nobody waits for it any more. */
-	if (poll(&p, 1, 0) > 0)
-		rx->state = SW_RX_SKIP;
-	work(rx);
-}
-
-void sw_wire_kick(struct sw_qp *qp)
-{
-	if (qp->rx && alive(qp->rx) && qp->rx->state == SW_RX_STALLED)
-		resume(qp->rx);
-}
-
-static struct sw_rx *next_stalled(const struct sw_srq *srq)
-{
-	struct sw_list *l;
-
-	sw_each (l, &attached) {
-		struct sw_rx *rx = sw_outer(l, struct sw_rx, link);
-
-		if (rx->qp && rx->qp->srq == srq && rx->state == SW_RX_STALLED && alive(rx))
-			return rx;
-	}
-	return NULL;
-}
-
-void sw_wire_kick_srq(struct sw_srq *srq)
-{
-	struct sw_rx *rx;
-
-	while (srq->rq.q.next != srq->rq.q.head && (rx = next_stalled(srq)))
-		resume(rx);
-}
-
-void sw_wire_srq_gone(struct sw_qp *qp)
-{
-	if (qp->rx && qp->rx->took)
-		sw_qp_error(qp);
-}
-
-void sw_wire_rx_drain(struct sw_qp *qp)
-{
-	while (qp->rx && alive(qp->rx) && qp->rx->state != SW_RX_STALLED && work(qp->rx))
-		;
-}
-
-void sw_wire_accepted(int fd, const struct sw_hello *h)
-{
-	struct sw_rx *rx = nwaiting < WAITING ? calloc(1, sizeof *rx) : NULL;
-	struct sw_list *l;
-
-	if (!rx) {
-		close(fd);
-		return;
-	}
-	rx->hello = *h;
-	if (sw_sock_add(&rx->s, fd, EPOLLRDHUP, on_event)) {
-		free(rx);
-		return;
-	}
-	sw_net_open++;
-	nwaiting++;
-	sw_list_append(&waiting, &rx->link);
-	sw_each (l, sw_devices()) {
-		struct sw_qp *qp = sw_qp_find(sw_outer(l, struct sw_device, link), h->dst_qpn);
-
-		if (qp && !qp->rx && answers(qp) && meant(rx, qp)) {
-			attach(rx, qp);
-			return;
-		}
-	}
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The responder's end of a connection: what wire_recv.c and wire_reply.c share. */
+/* The responder's end of a connection: what wire_recv.c, wire_reply.c and wire_attach.c share. */
 #ifndef SOFTVERBS_WIRE_RECV_H
 #define SOFTVERBS_WIRE_RECV_H
 
@@ -51,5 +51,20 @@ enum sw_io sw_rx_more(struct sw_rx *rx);
 /* wire_recv.c: the request is refused, and the queue pair ends. */
 enum sw_io sw_rx_refuse(struct sw_rx *rx, enum ibv_wc_status status);
 enum sw_io sw_rx_no_access(struct sw_rx *rx);
+
+/* Goes on with what is there; whether there may be more to do at once. */
+bool sw_rx_work(struct sw_rx *rx);
+/* What the epoll should look for; `more`: another turn at once. */
+uint32_t sw_rx_wants(const struct sw_rx *rx, bool more);
+/* A receive that was taken out of a shared queue, when the message doesn't come to its end. */
+void sw_rx_give_back(struct sw_rx *rx);
+
+/* wire_attach.c: it is closed, and its queue pair has none. */
+void sw_rx_drop(struct sw_rx *rx);
+
+static inline bool sw_rx_alive(const struct sw_rx *rx)
+{
+	return rx->s.fd >= 0;
+}
 
 #endif
