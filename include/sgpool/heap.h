@@ -33,7 +33,8 @@ struct sgp_heap_attr {
 	uint32_t flags;     /* 0 */
 	size_t bytes;       /* registered at creation, and kept; 0: none */
 	size_t max_bytes;   /* registered at most; 0: what the pool has addresses for */
-	uint32_t decay_ms;  /* freed pages are kept about so long for the next one; 0: 1000 */
+	uint32_t
+		decay_ms; /* how long a region is free before a later free gives it back; 0: 1000 */
 };
 
 /*
@@ -118,7 +119,7 @@ SGP_API int sgp_sgl_append_ptr(struct sgp_sgl *sgl, void *obj, size_t offset, si
 struct sgp_heap_stats {
 	uint64_t allocated;   /* objects, those in threads' caches included */
 	uint64_t active;      /* pages with objects in them */
-	uint64_t resident;    /* these, and freed pages that are kept for the next one */
+	uint64_t resident;    /* these, and what jemalloc keeps of freed ones */
 	uint64_t registered;  /* all of the heap's regions; pinned */
 	uint64_t in_flight;   /* objects that lists and queues hold */
 	uint64_t held;        /* how many objects these are, one counted for each append */

@@ -23,18 +23,19 @@ int sgp_heap_ctl(const struct sgp_heap *heap, const char *entry, void *value, si
 	return sgp_je_mallctl(name, NULL, NULL, value, size);
 }
 
-static int create_arena(struct sgp_heap *heap, uint32_t decay_ms)
+static int create_arena(struct sgp_heap *heap)
 {
 	struct sgp_je_arena_config config = {.extent_hooks = &heap->hooks};
 	size_t size = sizeof heap->arena;
-	ssize_t dirty = decay_ms ? (ssize_t)decay_ms : DECAY_MS, muzzy = 0;
+	ssize_t none = 0;
 
 	/* metadata_use_hooks false: jemalloc's own data stay out of registered memory. */
 	if (sgp_je_mallctl("experimental.arenas_create_ext", &heap->arena, &size, &config,
 			   sizeof config))
 		return sgp_fail(EAGAIN, "jemalloc has no arena left");
-	sgp_heap_ctl(heap, "dirty_decay_ms", &dirty, sizeof dirty);
-	sgp_heap_ctl(heap, "muzzy_decay_ms", &muzzy, sizeof muzzy);
+	/* Freed pages go back to the regions at once: there all sizes share them. */
+	sgp_heap_ctl(heap, "dirty_decay_ms", &none, sizeof none);
+	sgp_heap_ctl(heap, "muzzy_decay_ms", &none, sizeof none);
 	return 0;
 }
 
@@ -69,7 +70,7 @@ static int end_heap(struct sgp_heap *heap)
 	if (!heap->ended)
 		sgp_heap_ctl(heap, "destroy", NULL, 0);
 	heap->ended = true;
-	return sgp_heap_shrink(heap, 0, 0);
+	return sgp_heap_shrink(heap, 0, UINT64_MAX);
 }
 
 struct sgp_heap *sgp_heap_create(struct sgp_pool *pool, const struct sgp_heap_attr *attr)
@@ -91,11 +92,12 @@ struct sgp_heap *sgp_heap_create(struct sgp_pool *pool, const struct sgp_heap_at
 	heap->page = sgp_page_size();
 	heap->most = sgp_extent_most(pool) < OBJECT_MOST ? sgp_extent_most(pool) : OBJECT_MOST;
 	heap->keep = attr->bytes;
+	heap->decay_ms = attr->decay_ms ? attr->decay_ms : DECAY_MS;
 	heap->max_bytes = attr->max_bytes ? attr->max_bytes : SIZE_MAX;
 	pthread_mutex_init(&heap->grow, NULL);
 	pthread_mutex_init(&heap->lock, NULL);
 	heap->holds = sgp_holds_make();
-	if (!heap->holds || create_arena(heap, attr->decay_ms)) {
+	if (!heap->holds || create_arena(heap)) {
 		free_heap(heap);
 		return NULL;
 	}
@@ -144,5 +146,5 @@ int sgp_heap_trim(struct sgp_heap *heap)
 		return sgp_fail(EINVAL, "no heap");
 	sgp_heap_cache_flush(heap);
 	sgp_heap_ctl(heap, "purge", NULL, 0);
-	return sgp_heap_shrink(heap, heap->keep, 0);
+	return sgp_heap_shrink(heap, heap->keep, UINT64_MAX);
 }

@@ -33,7 +33,8 @@ struct sgp_hold_table;
 struct sgp_heap_region {
 	struct sgp_extent extent; /* first */
 	struct sgp_heap *heap;
-	struct sgp_heap_region *next; /* of the heap's, at a higher address */
+	struct sgp_heap_region *prev, *next; /* of the heap's, by address */
+	uint64_t free_since;                 /* in ms: no page of it has been in use since then */
 	struct sgp_page_map pages;
 	uint64_t map[];
 };
@@ -48,14 +49,16 @@ struct sgp_heap {
 	size_t most; /* the largest object */
 	size_t keep; /* bytes of regions that stay */
 	size_t max_bytes;
+	uint32_t decay_ms;
 	struct sgp_heap_cache *caches;
 
 	pthread_mutex_t grow;
 	struct sgp_heap_region *broken; /* not used any more: the device kept a part; by next */
 	_Alignas(64) pthread_mutex_t lock;
-	struct sgp_heap_region *regions;
+	struct sgp_heap_region *first, *last; /* by address */
 	size_t used_pages;
-	size_t nempty; /* regions without a page in use */
+	size_t nempty;    /* regions without a page in use */
+	uint64_t look_at; /* in ms: when to look again for those that have been so for long */
 	_Atomic size_t bytes, nregions;
 };
 
@@ -75,10 +78,10 @@ void sgp_heap_give_pages(struct sgp_heap *heap, void *addr, size_t n);
 int sgp_heap_grow_to(struct sgp_heap *heap, size_t bytes);
 
 /*
- * Give free regions back to the pool, as long as keep bytes of regions and spare free ones are left.
- * Returns 0, or -1 with the errno of ibv_dereg_mr(3).
+ * Give regions back to the pool that have been free since then (in ms; UINT64_MAX: that are free), as
+ * long as keep bytes of regions are left. Returns 0, or -1 with the errno of ibv_dereg_mr(3).
  */
-int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, size_t spare);
+int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, uint64_t then);
 
 /* The region that an address lies in; NULL when it is in no heap's. */
 struct sgp_heap_region *sgp_heap_region_at(const void *addr);

@@ -57,28 +57,36 @@ static void set(struct sgp_page_map *pages, size_t first, size_t n, bool used)
 	}
 }
 
-size_t sgp_page_map_take(struct sgp_page_map *pages, size_t n, size_t align, size_t base)
+bool sgp_page_map_fit(struct sgp_page_map *pages, size_t n, size_t align, size_t base,
+		      struct sgp_run *best)
 {
 	size_t i, end, longest = 0;
+	bool better = false;
 
 	if (n > pages->longest)
-		return SGP_NO_RUN;
+		return false;
 	i = pages->hint = find(pages, pages->hint, pages->n, false);
-	while (i < pages->n) {
+	while (i < pages->n && best->n != n) {
 		size_t at = ((base + i + align - 1) & ~(align - 1)) - base;
 
 		end = find(pages, i, pages->n, true);
-		if (at < end && end - at >= n) {
-			set(pages, at, n, true);
-			pages->used += n;
-			return at;
+		if (at < end && end - at >= n && end - i < best->n) {
+			*best = (struct sgp_run){.first = at, .n = end - i};
+			better = true;
 		}
 		if (end - i > longest)
 			longest = end - i;
 		i = find(pages, end, pages->n, false);
 	}
-	pages->longest = longest;
-	return SGP_NO_RUN;
+	if (i >= pages->n)
+		pages->longest = longest;
+	return better;
+}
+
+void sgp_page_map_take(struct sgp_page_map *pages, size_t first, size_t n)
+{
+	set(pages, first, n, true);
+	pages->used += n;
 }
 
 void sgp_page_map_give(struct sgp_page_map *pages, size_t first, size_t n)

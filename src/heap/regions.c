@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "heap/holds.h"
 #include "pool/errmsg.h"
@@ -94,22 +95,24 @@ static size_t bytes_of(const struct sgp_heap_region *region)
 
 static void insert_locked(struct sgp_heap *heap, struct sgp_heap_region *region)
 {
-	struct sgp_heap_region **p = &heap->regions;
+	struct sgp_heap_region *before = heap->last, *after;
 
-	while (*p && start_of(*p) < start_of(region))
-		p = &(*p)->next;
-	region->next = *p;
-	*p = region;
+	while (before && start_of(before) > start_of(region))
+		before = before->prev;
+	after = before ? before->next : heap->first;
+	region->prev = before;
+	region->next = after;
+	*(before ? &before->next : &heap->first) = region;
+	*(after ? &after->prev : &heap->last) = region;
 	heap->nempty++;
 	heap->bytes += bytes_of(region);
 	heap->nregions++;
 }
 
-static void remove_locked(struct sgp_heap *heap, struct sgp_heap_region **p)
+static void remove_locked(struct sgp_heap *heap, struct sgp_heap_region *region)
 {
-	struct sgp_heap_region *region = *p;
-
-	*p = region->next;
+	*(region->prev ? &region->prev->next : &heap->first) = region->next;
+	*(region->next ? &region->next->prev : &heap->last) = region->prev;
 	heap->nempty--;
 	heap->bytes -= bytes_of(region);
 	heap->nregions--;
@@ -176,20 +179,17 @@ int sgp_heap_grow_to(struct sgp_heap *heap, size_t bytes)
 	return ret;
 }
 
-/* Take a free region out of use that is more than keep bytes and spare regions; NULL if none is. */
-static struct sgp_heap_region *pick_locked(struct sgp_heap *heap, size_t keep, size_t spare)
+/* Take a region out of use that has been free since before then, if keep bytes stay; NULL if none. */
+static struct sgp_heap_region *pick_locked(struct sgp_heap *heap, size_t keep, uint64_t then)
 {
-	struct sgp_heap_region **p, **last = NULL, *region;
+	struct sgp_heap_region *region;
 
-	if (heap->nempty <= spare)
-		return NULL;
-	/* From the highest address on: allocation begins with the lowest. */
-	for (p = &heap->regions; *p; p = &(*p)->next)
-		if ((*p)->pages.used == 0 && heap->bytes - bytes_of(*p) >= keep)
-			last = p;
-	region = last ? *last : NULL;
+	for (region = heap->last; region; region = region->prev)
+		if (region->pages.used == 0 && region->free_since <= then &&
+		    heap->bytes - bytes_of(region) >= keep)
+			break;
 	if (region)
-		remove_locked(heap, last);
+		remove_locked(heap, region);
 	return region;
 }
 
@@ -228,7 +228,7 @@ static int end_broken(struct sgp_heap *heap)
 	return ret;
 }
 
-int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, size_t spare)
+int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, uint64_t then)
 {
 	struct sgp_heap_region *region;
 	int ret;
@@ -237,7 +237,7 @@ int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, size_t spare)
 	ret = end_broken(heap);
 	while (!ret) {
 		pthread_mutex_lock(&heap->lock);
-		region = pick_locked(heap, keep, spare);
+		region = pick_locked(heap, keep, then);
 		pthread_mutex_unlock(&heap->lock);
 		if (!region)
 			break;
@@ -249,22 +249,25 @@ int sgp_heap_shrink(struct sgp_heap *heap, size_t keep, size_t spare)
 
 /* ---- pages ---- */
 
+/*
+ * The shortest run that is long enough, the lowest among equals: it leaves long runs whole, and high
+ * regions free. The maps are small enough to be looked through.
+ */
 static void *take_locked(struct sgp_heap *heap, size_t n, size_t align)
 {
-	struct sgp_heap_region *region;
+	struct sgp_heap_region *region, *found = NULL;
+	struct sgp_run best = {.n = SIZE_MAX};
 
-	for (region = heap->regions; region; region = region->next) {
-		bool empty = region->pages.used == 0;
-		size_t at = sgp_page_map_take(&region->pages, n, align,
-					      (uintptr_t)start_of(region) / heap->page);
-
-		if (at == SGP_NO_RUN)
-			continue;
-		heap->nempty -= empty;
-		heap->used_pages += n;
-		return start_of(region) + at * heap->page;
-	}
-	return NULL;
+	for (region = heap->first; region && best.n != n; region = region->next)
+		if (sgp_page_map_fit(&region->pages, n, align,
+				     (uintptr_t)start_of(region) / heap->page, &best))
+			found = region;
+	if (!found)
+		return NULL;
+	heap->nempty -= found->pages.used == 0;
+	heap->used_pages += n;
+	sgp_page_map_take(&found->pages, best.first, n);
+	return start_of(found) + best.first * heap->page;
 }
 
 static void *take(struct sgp_heap *heap, size_t n, size_t align)
@@ -297,19 +300,33 @@ void *sgp_heap_take_pages(struct sgp_heap *heap, size_t n, size_t align)
 	return addr;
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 void sgp_heap_give_pages(struct sgp_heap *heap, void *addr, size_t n)
 {
 	struct sgp_heap_region *region = sgp_heap_region_at(addr);
+	uint64_t now = now_ms();
 	bool shrink;
 
 	pthread_mutex_lock(&heap->lock);
 	sgp_page_map_give(&region->pages, (size_t)((char *)addr - start_of(region)) / heap->page,
 			  n);
 	heap->used_pages -= n;
-	if (region->pages.used == 0)
+	if (region->pages.used == 0) {
+		region->free_since = now;
 		heap->nempty++;
-	shrink = heap->nempty > 1 && heap->bytes > heap->keep && !sgp_heap_releasing;
+	}
+	shrink = heap->nempty && heap->bytes > heap->keep && now >= heap->look_at &&
+		 !sgp_heap_releasing;
+	if (shrink)
+		heap->look_at = now + heap->decay_ms / 2;
 	pthread_mutex_unlock(&heap->lock);
 	if (shrink)
-		sgp_heap_shrink(heap, heap->keep, 1);
+		sgp_heap_shrink(heap, heap->keep, now - heap->decay_ms);
 }

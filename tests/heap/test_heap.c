@@ -210,7 +210,7 @@ START_TEST(test_nothing_is_written_to_regions)
 		obj[i] = sgp_malloc(heap, (size_t)i * 16 + 1);
 	for (int i = 0; i < 1000; i += 2)
 		sgp_free(obj[i]);
-	for (region = heap->regions; region; region = region->next)
+	for (region = heap->first; region; region = region->next)
 		ck_assert(all(region->extent.owner.region.piece.addr, 0,
 			      region->extent.owner.region.piece.bytes));
 	for (int i = 1; i < 1000; i += 2)

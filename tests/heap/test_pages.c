@@ -14,23 +14,36 @@ static struct sgp_page_map pages;
 static uint64_t map[(N + 63) / 64];
 static bool model[N]; /* in use */
 
-static bool fits(size_t at, size_t n)
+#define NONE SIZE_MAX
+
+/* The first page of the shortest run that will do; NONE. */
+static size_t model_fit(size_t n, size_t align, size_t base)
 {
-	for (size_t i = at; i < at + n; i++)
-		if (i >= N || model[i])
-			return false;
-	return true;
+	size_t best = NONE, shortest = SIZE_MAX;
+
+	for (size_t start = 0, end; start < N; start = end + 1) {
+		size_t at = start;
+
+		for (end = start; end < N && !model[end]; end++)
+			;
+		while ((base + at) % align)
+			at++;
+		if (at < end && end - at >= n && end - start < shortest) {
+			best = at;
+			shortest = end - start;
+		}
+	}
+	return best;
 }
 
-static size_t model_take(size_t n, size_t align, size_t base)
+static size_t take(size_t n, size_t align, size_t base)
 {
-	for (size_t at = 0; at < N; at++) {
-		if ((base + at) % align || !fits(at, n))
-			continue;
-		memset(model + at, true, n);
-		return at;
-	}
-	return SGP_NO_RUN;
+	struct sgp_run best = {.n = SIZE_MAX};
+
+	if (!sgp_page_map_fit(&pages, n, align, base, &best))
+		return NONE;
+	sgp_page_map_take(&pages, best.first, n);
+	return best.first;
 }
 
 static void compare(void)
@@ -70,10 +83,12 @@ START_TEST(test_random_runs)
 		if (nheld < N && (step / 1000 % 2 ? lrand48() % 3 == 0 : lrand48() % 3)) {
 			size_t n = 1 + (size_t)lrand48() % (lrand48() % 8 ? 8 : N);
 			size_t align = (size_t)1 << (lrand48() % 3 ? 0 : lrand48() % 8);
-			size_t at = sgp_page_map_take(&pages, n, align, base);
+			size_t expected = model_fit(n, align, base);
+			size_t at = take(n, align, base);
 
-			ck_assert_uint_eq(at, model_take(n, align, base));
-			if (at != SGP_NO_RUN) {
+			ck_assert_uint_eq(at, expected);
+			if (at != NONE) {
+				memset(model + at, true, n);
 				held[nheld].at = at;
 				held[nheld++].n = n;
 			}
@@ -89,8 +104,8 @@ START_TEST(test_random_runs)
 	while (nheld--)
 		sgp_page_map_give(&pages, held[nheld].at, held[nheld].n);
 	ck_assert_uint_eq(pages.used, 0);
-	ck_assert_uint_eq(sgp_page_map_take(&pages, N, 1, base), 0);
-	ck_assert_uint_eq(sgp_page_map_take(&pages, 1, 1, base), SGP_NO_RUN);
+	ck_assert_uint_eq(take(N, 1, base), 0);
+	ck_assert_uint_eq(take(1, 1, base), NONE);
 }
 END_TEST
 
