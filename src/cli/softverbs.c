@@ -6,6 +6,7 @@
  * for is tried on the library itself first (softlib.c), so that a wrong word is wrong use here and
  * not something that the program dies of.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +29,13 @@ enum {
 	DEVICES,
 	FAULTS,
 	STRICT,
+	NET,
+	WORLD,
 	VARIABLES
 };
 static const char *const variable[VARIABLES] = {
-	"LD_PRELOAD",
-	"SGP_SOFTVERBS_DEVICES",
-	"SGP_SOFTVERBS_FAULTS",
-	"SGP_SOFTVERBS_STRICT",
+	"LD_PRELOAD",           "SGP_SOFTVERBS_DEVICES", "SGP_SOFTVERBS_FAULTS",
+	"SGP_SOFTVERBS_STRICT", "SGP_SOFTVERBS_NET",     "SGP_SOFTVERBS_WORLD",
 };
 
 /* before, by, text one after the other, or text alone if there is nothing before it. */
@@ -48,6 +49,17 @@ static char *joined(const struct cli_command *self, const char *before, const ch
 		return all;
 	cli_error(self->name, "%s", strerror(ENOMEM));
 	exit(CLI_FAILED);
+}
+
+/* A name is part of a socket's, which has room for 107 characters. */
+#define WORLD_MAX 48
+
+static bool reaches(const char *net)
+{
+	struct in_addr addr;
+
+	return !*net || !strcmp(net, "local") || !strcmp(net, "none") ||
+	       inet_pton(AF_INET, net, &addr) == 1;
 }
 
 /* What was asked for must be what the library understands; on return value[PRELOAD] is set. */
@@ -67,6 +79,11 @@ static void check(const struct cli_command *self, const char *value[VARIABLES])
 	if (value[DEVICES] && lib.devices(value[DEVICES], &wrong))
 		cli_usage(self, "'%.*s' is no device that there can be",
 			  (int)strcspn(wrong, ", \n"), wrong);
+	if (value[NET] && !reaches(value[NET]))
+		cli_usage(self, "--net '%s' is neither local, none nor an IPv4 address",
+			  value[NET]);
+	if (value[WORLD] && strlen(value[WORLD]) > WORLD_MAX)
+		cli_usage(self, "the world's name has more than %d characters", WORLD_MAX);
 	if (value[FAULTS] && lib.faults(value[FAULTS], &wrong))
 		cli_usage(self, "fault '%s' is not understood %s%.*s%s", value[FAULTS],
 			  *wrong ? "at '" : "at its end", (int)strcspn(wrong, " \t;\n"), wrong,
@@ -87,7 +104,8 @@ static void print_quoted(const char *value)
 	putchar('\'');
 }
 
-static int print_environment(const struct cli_command *self, const char *value[VARIABLES], bool json)
+static int print_environment(const struct cli_command *self, const char *value[VARIABLES],
+			     bool json)
 {
 	struct out out;
 
@@ -130,13 +148,17 @@ static int run(const struct cli_command *self, int argc, char **argv)
 		LIKE = 1,
 		FAULT,
 		STRICTLY,
-		DEVICE
+		DEVICE,
+		REACH,
+		NAME
 	};
 	static const struct option options[] = {
 		{"like", required_argument, NULL, LIKE},
 		{"fault", required_argument, NULL, FAULT},
 		{"strict", no_argument, NULL, STRICTLY},
 		{"devices", required_argument, NULL, DEVICE},
+		{"net", required_argument, NULL, REACH},
+		{"world", required_argument, NULL, NAME},
 		{NULL, 0, NULL, 0},
 	};
 	const char *value[VARIABLES];
@@ -156,6 +178,10 @@ static int run(const struct cli_command *self, int argc, char **argv)
 			value[FAULTS] = joined(self, value[FAULTS], "; ", optarg);
 		else if (opt == STRICTLY)
 			value[STRICT] = "1";
+		else if (opt == REACH)
+			value[NET] = optarg;
+		else if (opt == NAME)
+			value[WORLD] = optarg;
 	}
 	if (optind < own)
 		cli_usage(self, "'%s' is too much: the command comes after --", argv[optind]);
@@ -172,7 +198,8 @@ static int run(const struct cli_command *self, int argc, char **argv)
 const struct cli_command cli_softverbs = {
 	.name = "softverbs",
 	.summary = "run a program on an RDMA device in software",
-	.usage = "[--like P | --devices LIST] [--fault F]... [--strict] -- COMMAND ...",
+	.usage = "[--like P | --devices LIST] [--fault F]... [--strict]\n"
+		 "                        [--net N] [--world W] -- COMMAND ...",
 	.help = "Runs COMMAND with an RDMA device that needs no hardware, no kernel module and no\n"
 		"rights: libibverbs and librdmacm are replaced by softverbs(7) for it and for all\n"
 		"that it starts. The exit status is that of COMMAND; 126 and 127 as of env(1).\n"
@@ -186,6 +213,12 @@ const struct cli_command cli_softverbs = {
 		"                  \"completion delay 3 every 10\"; softverbs(7) has the language\n"
 		"  --strict        end the program, with a sentence, when it breaks a rule that "
 		"no\n"
-		"                  device can see; status 66 if it leaves objects behind\n",
+		"                  device can see; status 66 if it leaves objects behind\n"
+		"  --net N         whom it reaches: local (this user's programs on this machine, "
+		"the\n"
+		"                  default), none (itself), or this machine's IPv4 address, where "
+		"it\n"
+		"                  listens then for other machines\n"
+		"  --world W       a name: it sees only programs with the same\n",
 	.run = run,
 };

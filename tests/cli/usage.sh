@@ -120,6 +120,9 @@ wrong softverbs --devices a=soft,a=rxe -- ls
 wrong softverbs --fault nonsense -- ls
 wrong softverbs --fault 'reg_mr fail EIO' --fault 'reg_mr fail' -- ls
 wrong softverbs --fault 'set soft1 max_mr 1' -- ls
+wrong softverbs --net there -- ls
+wrong softverbs --net 1.2.3 -- ls
+wrong softverbs --world "$(printf %049d 0)" -- ls
 
 run doctor
 if [ $status -gt 1 ] || ! grep -q '^RDMA can be used here: ' "$out/out"; then
@@ -172,6 +175,8 @@ if [ -n "$softverbs" ]; then
 		--fault 'open_device fail EACCES' -- "$sgpool" doctor
 	on_softverbs 0 'set soft0 max_sge 7; seed 1, 1$' --fault 'set soft0 max_sge 7' --fault 'seed 1' --strict \
 		-- sh -c 'echo "$SGP_SOFTVERBS_FAULTS, $SGP_SOFTVERBS_STRICT"'
+	on_softverbs 0 '^127.0.0.1 w$' --net 127.0.0.1 --world w \
+		-- sh -c 'echo "$SGP_SOFTVERBS_NET $SGP_SOFTVERBS_WORLD"'
 	on_softverbs 7 '^ran' -- sh -c 'echo ran; exit 7'
 	on_softverbs 127 'No such file' -- "$out/none"
 	on_softverbs 126 'Permission denied' -- "$out"

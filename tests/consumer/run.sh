@@ -50,6 +50,25 @@ done
 ! ldd "$work/build/static" | grep -q libsgpool || exit 1
 echo "find_package: ok"
 
+# softverbs in place of the two libraries, for a program that knows only verbs.
+cat >"$work/device.c" <<'END'
+#include <infiniband/verbs.h>
+#include <stdio.h>
+int main(void)
+{
+	int n;
+	struct ibv_device **list = ibv_get_device_list(&n);
+
+	printf("%d %s\n", n, ibv_get_device_name(list[0]));
+	ibv_free_device_list(list);
+	return 0;
+}
+END
+# shellcheck disable=SC2046 # they are several
+cc "$work/device.c" -o "$work/device" $(pkg-config --define-variable=includedir="$work/usr/include" \
+	--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool-softverbs)
+[[ $(LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/device") == "1 soft0" ]]
+
 # The command finds the library that was installed with it.
 bin=$work/usr/bin/sgpool
 eval "$("$bin" softverbs --like siw)"
