@@ -164,14 +164,26 @@ static union ibv_gid port_gid(const struct sw_device *dev, int port)
 	return dev->port[port].gid[dev->port[port].ngid - 1];
 }
 
+static union ibv_gid mapped(struct in_addr addr)
+{
+	union ibv_gid g = {.raw = {[10] = 0xff, [11] = 0xff}};
+
+	memcpy(g.raw + 12, &addr, sizeof addr);
+	return g;
+}
+
 /* Binds if need be, finds the device to leave from and the one to reach. */
 static int resolve(struct sw_id *id, const struct sockaddr *src, const struct sockaddr *dst,
 		   int *status)
 {
 	struct rdma_addr *a = &id->id.route.addr;
 	struct sockaddr_storage any = {.ss_family = dst->sa_family};
+	const struct sockaddr_in *dst4 = (const void *)dst;
+	struct sockaddr_in own = {.sin_family = AF_INET};
+	const struct sockaddr *from = dst;
 	struct sw_device *to;
 	int port = 0, err = 0;
+	bool far;
 
 	if (id->state == SW_CM_IDLE)
 		err = bind_id(id, src ? src : (const struct sockaddr *)&any, false);
@@ -183,6 +195,13 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 		return err;
 	memcpy(&a->dst_storage, dst, sw_addrlen(dst));
 	to = sw_port_by_addr(dst, &port);
+	far = !to && sw_net_reaches(dst);
+	if (far) {
+		/* The way to another machine begins at the address that this one is reached by. */
+		own.sin_addr.s_addr = sw_net_addr4();
+		from = (const struct sockaddr *)&own;
+		to = sw_port_by_addr(from, &port);
+	}
 	if (!to) {
 		*status = -EHOSTUNREACH;
 		return 0;
@@ -194,11 +213,11 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 			*status = -err;
 			return 0;
 		}
-		memcpy(&a->src_storage, dst, sw_addrlen(dst));
+		memcpy(&a->src_storage, from, sw_addrlen(from));
 		sw_set_port(&a->src_addr, id->port);
 	}
 	if (!sw_cm_iwarp(id)) {
-		a->addr.ibaddr.dgid = port_gid(to, port);
+		a->addr.ibaddr.dgid = far ? mapped(dst4->sin_addr) : port_gid(to, port);
 		a->addr.ibaddr.pkey = 0xffff;
 	}
 	id->state = SW_CM_ADDR;

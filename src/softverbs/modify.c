@@ -288,7 +288,9 @@ static int modify(struct sw_qp *qp, const struct ibv_qp_attr *a, int mask)
 		sw_async_qp(qp, IBV_EVENT_SQ_DRAINED);
 	qp->state = qp->ibv.qp_base.state = to;
 	if (mask & IBV_QP_DEST_QPN)
-		qp->remote = qp->dev->block && !sw_net_own_qpn(qp->attr.dest_qp_num);
+		qp->remote = sw_net_remote(
+			qp->dev, qp->attr.ah_attr.is_global ? &qp->attr.ah_attr.grh.dgid : NULL,
+			qp->attr.dest_qp_num);
 	sw_wire_state(qp);
 	/* Now it can receive what peers were retrying, and send what was posted. */
 	if (to == IBV_QPS_RTR || to == IBV_QPS_RTS) {

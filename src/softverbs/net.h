@@ -212,8 +212,8 @@ enum sw_io sw_out_memory(int fd, const void *head, uint32_t hn, const struct sw_
 /* Claims a block for the device, once. */
 int sw_net_claim_qpns(struct sw_device *dev);
 void sw_net_release_qpns(struct sw_device *dev);
-/* Whether the number belongs to a device of this process. */
-bool sw_net_own_qpn(uint32_t qpn);
+/* Whether it's a queue pair of another process. gid: where it is; may be NULL. */
+bool sw_net_remote(const struct sw_device *dev, const union ibv_gid *gid, uint32_t qpn);
 /* A connection to the process that has the QP number, or the port; the hello is under way. The
  * socket, or -1 with errno: ECONNREFUSED: there is no such process. */
 int sw_net_to_qpn(const union ibv_gid *gid, uint32_t qpn);

@@ -205,7 +205,8 @@ void sw_net_release_qpns(struct sw_device *dev)
 	dev->block = 0;
 }
 
-bool sw_net_own_qpn(uint32_t qpn)
+/* Whether the number belongs to a device of this process. */
+static bool own_qpn(uint32_t qpn)
 {
 	struct sw_list *l;
 
@@ -330,14 +331,27 @@ static bool elsewhere(uint32_t addr4)
 	return sw_net_addr4() && addr4 && !sw_port_by_addr((struct sockaddr *)&in, &port);
 }
 
-int sw_net_to_qpn(const union ibv_gid *gid, uint32_t qpn)
+static uint32_t gid_addr4(const union ibv_gid *gid)
 {
 	static const uint8_t v4[12] = {[10] = 0xff, [11] = 0xff};
 	uint32_t addr4 = 0;
-	char rest[32];
 
 	if (gid && !memcmp(gid, v4, sizeof v4))
 		memcpy(&addr4, gid->raw + 12, sizeof addr4);
+	return addr4;
+}
+
+/* Two machines may have the same numbers. */
+bool sw_net_remote(const struct sw_device *dev, const union ibv_gid *gid, uint32_t qpn)
+{
+	return dev->block && (!own_qpn(qpn) || elsewhere(gid_addr4(gid)));
+}
+
+int sw_net_to_qpn(const union ibv_gid *gid, uint32_t qpn)
+{
+	uint32_t addr4 = gid_addr4(gid);
+	char rest[32];
+
 	if (elsewhere(addr4))
 		return to_tcp(addr4, (uint16_t)(TCP_BASE + qpn / SW_QPN_BLOCK));
 	snprintf(rest, sizeof rest, "qpn.%u", qpn / SW_QPN_BLOCK);

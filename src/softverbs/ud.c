@@ -107,7 +107,7 @@ int sw_op_ud(struct sw_qp *qp, uint32_t at)
 		}
 		return IBV_WC_SUCCESS;
 	}
-	if (qp->dev->block && !sw_net_own_qpn(w->ud.qpn))
+	if (sw_net_remote(qp->dev, av->is_global ? &av->grh.dgid : NULL, w->ud.qpn))
 		return sw_wire_dgram(qp, &d, src, n);
 	dev = av->is_global ? sw_port_by_gid(&av->grh.dgid, &port)
 			    : sw_port_by_lid(av->dlid, &port);

@@ -5,9 +5,11 @@
  * order, and in the end nothing is left. Both directions are busy all the time, so that neither may
  * wait for the other to read first.
  *
- *	test_data [--srq] [--sleep] [--messages N] [--seed N]
+ *	test_data [--srq] [--sleep] [--messages N] [--seed N] [--over ADDRESS listens|asks]
+ *
+ * With --over it is one of the two, and meets the other, on the machine with that address, over TCP.
  */
-#include <poll.h>
+#include <arpa/inet.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +53,8 @@ static struct {
 		uint64_t addr;
 		uint32_t rkey, qpn;
 	} mine, there;
-	int with; /* socket to the other process */
+	int with;          /* socket to the other process */
+	union ibv_gid gid; /* the other's device */
 	uint64_t seed, added;
 	struct {
 		enum kind kind;
@@ -252,6 +255,62 @@ static void run(uint32_t messages, bool sleeps)
 
 /* ---- both ends ---- */
 
+/* By the peer's GID, which is made of its address. */
+static int join(void)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR,
+				   .path_mtu = IBV_MTU_1024,
+				   .dest_qp_num = w.there.qpn,
+				   .max_dest_rd_atomic = 4,
+				   .min_rnr_timer = 1};
+	int err;
+
+	if (!w.gid.raw[10])
+		return plain_join(w.qp, w.there.qpn, 7, 1);
+	attr.ah_attr.is_global = attr.ah_attr.port_num = 1;
+	attr.ah_attr.grh.dgid = w.gid;
+	attr.ah_attr.grh.sgid_index = 1;
+	err = ibv_modify_qp(w.qp, &attr,
+			    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				    IBV_QP_MIN_RNR_TIMER);
+	attr.qp_state = IBV_QPS_RTS;
+	attr.timeout = 14;
+	attr.retry_cnt = attr.rnr_retry = 7;
+	attr.max_rd_atomic = 4;
+	return err ? err
+		   : ibv_modify_qp(w.qp, &attr,
+				   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
+					   IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					   IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* The way to tell the other what a program tells its peer beforehand. */
+static void meet(const char *address, bool listens)
+{
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(4711)};
+	int fd = socket(AF_INET, SOCK_STREAM, 0), on = 1;
+
+	if (inet_pton(AF_INET, address, &a.sin_addr) != 1)
+		die(address);
+	w.gid.raw[10] = w.gid.raw[11] = 0xff;
+	memcpy(w.gid.raw + 12, &a.sin_addr, 4);
+	if (listens) {
+		a.sin_addr.s_addr = INADDR_ANY;
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+		if (bind(fd, (struct sockaddr *)&a, sizeof a) || listen(fd, 1))
+			die("listen");
+		w.with = accept(fd, NULL, NULL);
+		return;
+	}
+	w.with = fd;
+	for (int i = 0; connect(fd, (struct sockaddr *)&a, sizeof a); i++) {
+		if (i == 100)
+			die("connect");
+		usleep(50000);
+	}
+}
+
 static void set_up(bool srq)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -286,7 +345,7 @@ static void set_up(bool srq)
 		die("the other process");
 	for (uint32_t i = 0; i < RECVS; i++)
 		post_recv(i);
-	if (plain_join(w.qp, w.there.qpn, 7, 1))
+	if (join())
 		die("RTS");
 }
 
@@ -326,7 +385,8 @@ static int side(bool srq, bool sleeps, uint32_t messages, uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	bool srq = false, sleeps = false;
+	bool srq = false, sleeps = false, listens = false;
+	const char *over = NULL;
 	uint32_t messages = 2000;
 	uint64_t seed = 20261129;
 	int fd[2], status, bad;
@@ -342,6 +402,14 @@ int main(int argc, char **argv)
 			messages = (uint32_t)strtoul(argv[++i], NULL, 10);
 		else if (i + 1 < argc && !strcmp(argv[i], "--seed"))
 			seed = strtoull(argv[++i], NULL, 10);
+		else if (i + 2 < argc && !strcmp(argv[i], "--over")) {
+			over = argv[++i];
+			listens = !strcmp(argv[++i], "listens");
+		}
+	if (over) {
+		meet(over, listens);
+		return side(srq, sleeps, messages, seed + listens);
+	}
 	snprintf(world, sizeof world, "data%d", getpid());
 	setenv("SGP_SOFTVERBS_WORLD", world, 1);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) || (pid = fork()) < 0)
