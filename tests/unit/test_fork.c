@@ -244,9 +244,10 @@ static void *send_and_poll(void *arg)
 	return NULL;
 }
 
-/* Thread-specific data is destroyed too: a thread ends, not the process. */
+/* Thread-specific data is destroyed too: a thread ends, and with it the process. */
 static int end_as_a_thread(void *arg)
 {
+	static struct inherited ending;
 	struct rig *rig = arg;
 	struct sgp_chunk *chunk;
 
@@ -255,6 +256,10 @@ static int end_as_a_thread(void *arg)
 	REFUSED(sgp_poll(rig->side[0].cq, 1, rig->side[0].wc) == -1);
 	REFUSED(sgp_ep_sync(rig->side[0].ep) == -1);
 	REFUSED(sgp_pool_destroy(rig->side[0].pool) == -1);
+	if (SGP_ASAN)
+		return 0; /* its allocator has locks as well, and would wait for them there */
+	ending.calls = sv_calls("any");
+	exiting = &ending;
 	pthread_exit(NULL);
 }
 
@@ -268,7 +273,7 @@ START_TEST(test_fork_among_threads)
 	ck_assert_int_eq(pthread_create(&thread[1], NULL, send_and_poll, &busy), 0);
 	/* So that the parent's own thread has a magazine to leave behind. */
 	sgp_chunk_put(rig_chunk(&busy.rig.side[0], 0));
-	for (int i = 0; i < 40; i++)
+	for (int i = 0; i < 15; i++)
 		in_child(end_as_a_thread, &busy.rig);
 	busy.stop = true;
 	for (int i = 0; i < 2; i++)
@@ -373,7 +378,7 @@ int main(void)
 	SRunner *runner;
 	int failed;
 
-	tcase_set_timeout(tc, 60);
+	tcase_set_timeout(tc, 180);
 	tcase_add_test(tc, test_child_may_do_nothing);
 	tcase_add_test(tc, test_fork_among_threads);
 	tcase_add_loop_test(tc, test_fork_init_where_it_is_needed, 0, 3);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "rig.h"
 
@@ -503,11 +505,46 @@ static void setup(void)
 	sgp_check_set_handler(note, &found);
 }
 
+#if SGP_ASAN
+/* Where free chunks are poisoned, a write to one does not come as far as to be found later. */
+static void reported(const char *report)
+{
+	_exit(strstr(report, "use-after-poison") ? 0 : 1);
+}
+
+static bool is_reported_at_once(const struct mistake *m)
+{
+	int status;
+	pid_t pid;
+
+	if (m->kind != SGP_FOUND_USE_AFTER_PUT)
+		return false;
+	pid = fork();
+	if (pid == 0) {
+		__asan_set_error_report_callback(reported);
+		setup();
+		m->make();
+		_exit(2);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	return true;
+}
+#else
+static bool is_reported_at_once(const struct mistake *m)
+{
+	(void)m;
+	return false;
+}
+#endif
+
 START_TEST(test_mistake_is_found)
 {
 	const struct mistake *m = &mistakes[_i];
 	uint64_t before;
 
+	if (is_reported_at_once(m))
+		return;
 	setup();
 	before = sgp_check_findings();
 	m->make();
