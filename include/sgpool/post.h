@@ -26,6 +26,8 @@ struct sgp_srq;
 /* Flags of a completion queue. */
 enum {
 	SGP_CQ_SINGLE_THREADED = 1 << 0,
+	/* Each completion has the device's time (sgp_wc.timestamp). Costs some calls a completion. */
+	SGP_CQ_TIMESTAMPS = 1 << 1,
 };
 
 /* Zero the whole structure first. */
@@ -64,6 +66,12 @@ struct sgp_wc {
 	uint16_t slid, pkey_index;
 	uint8_t sl, dlid_path_bits;
 	struct ibv_grh *grh;
+	/*
+	 * With SGP_CQ_TIMESTAMPS: when the device made the completion, in ticks of its clock
+	 * (hca_core_clock of ibv_query_device_ex(3) is its kHz). 0 where it's not known: of what the device
+	 * gave no completion for, and what the close or reset of another endpoint has reaped.
+	 */
+	uint64_t timestamp;
 	struct sgp_sgl sgl;        /* what comes back: the chunks of a receive, trimmed to byte_len, of a
 	                              READ, an atomic, or a post with SGP_HANDOVER; on an error, whole;
 	                              nothing of what was cancelled */
@@ -84,8 +92,8 @@ SGP_API void sgp_wc_free(struct sgp_wc *wc);
 /*
  * Make a completion queue on a device.
  *
- * Returns the queue, to be ended by sgp_cq_destroy(); NULL with EINVAL, ENOMEM, or the errno of
- * ibv_create_cq(3).
+ * Returns the queue, to be ended by sgp_cq_destroy(); NULL with EINVAL, ENOMEM, EOPNOTSUPP
+ * (SGP_CQ_TIMESTAMPS, and the device does not tell the time), or the errno of ibv_create_cq(3).
  */
 SGP_API struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr *attr);
 

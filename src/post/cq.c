@@ -205,6 +205,16 @@ static void close_wakeups(struct sgp_cq *cq)
 	errno = err;
 }
 
+static int make(struct sgp_cq *cq, struct ibv_context *verbs, const struct sgp_cq_attr *attr)
+{
+	errno = 0;
+	cq->cq = ibv_create_cq(verbs, attr->cqe, cq, cq->channel, attr->comp_vector);
+	if (!cq->cq)
+		return sgp_fail(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
+				attr->cqe, strerror(errno));
+	return 0;
+}
+
 struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr *attr)
 {
 	struct sgp_cq *cq;
@@ -212,9 +222,10 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	sgp_threads_init();
 	if (sgp_check_fork())
 		return NULL;
-	if (!verbs || !attr || attr->comp_mask || attr->flags & ~SGP_CQ_SINGLE_THREADED ||
-	    attr->cqe < 1 || attr->max_sge < 0 || attr->max_chunk < 0 ||
-	    attr->max_sge > UINT16_MAX || attr->max_chunk > UINT16_MAX)
+	if (!verbs || !attr || attr->comp_mask ||
+	    attr->flags & ~(SGP_CQ_SINGLE_THREADED | SGP_CQ_TIMESTAMPS) || attr->cqe < 1 ||
+	    attr->max_sge < 0 || attr->max_chunk < 0 || attr->max_sge > UINT16_MAX ||
+	    attr->max_chunk > UINT16_MAX)
 		return sgp_fail_null(EINVAL, "completion queue: a device, attributes with at least "
 					     "one entry, and known flags are needed");
 	cq = calloc(1, sizeof *cq);
@@ -230,13 +241,9 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	sgp_lock_init(&cq->inbox_lock, cq->single_threaded);
 	if (open_wakeups(cq, verbs))
 		goto fail;
-	errno = 0;
-	cq->cq = ibv_create_cq(verbs, attr->cqe, cq, cq->channel, attr->comp_vector);
-	if (!cq->cq) {
-		sgp_set_error(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
-			      attr->cqe, strerror(errno));
+	if (attr->flags & SGP_CQ_TIMESTAMPS ? sgp_cq_make_ex(cq, verbs, attr)
+					    : make(cq, verbs, attr))
 		goto fail;
-	}
 	return cq;
 fail:
 	close_wakeups(cq);
@@ -267,6 +274,7 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 	sgp_lock_destroy(&cq->inbox_lock);
 	sgp_lock_destroy(&cq->lock);
 	sgp_cq_free_seats_locked(cq);
+	free(cq->stamp);
 	free(cq->place);
 	free(cq);
 	return 0;

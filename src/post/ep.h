@@ -113,6 +113,8 @@ struct sgp_place {
 	unsigned int room;   /* entries reserved */
 };
 
+#define SGP_CQ_BATCH 32 /* completions asked of the device at a time */
+
 struct sgp_cq {
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
@@ -141,7 +143,19 @@ struct sgp_cq {
 	struct sgp_ep *attention;
 	_Atomic bool inbox; /* there is something in it */
 	_Atomic bool armed; /* somebody may sleep: what is listed from now on has to wake him */
+
+	struct ibv_cq_ex *ex; /* cq, with the device's time; else NULL */
+	uint64_t *stamp;      /* [SGP_CQ_BATCH]: of those polled last */
 };
+
+/*
+ * Make cq->cq an extended queue that tells the time of each completion. Returns 0; -1 with EOPNOTSUPP
+ * where the device has none, or the errno of ibv_create_cq_ex(3). cq_ex.c.
+ */
+int sgp_cq_make_ex(struct sgp_cq *cq, struct ibv_context *verbs, const struct sgp_cq_attr *attr);
+
+/* ibv_poll_cq(3) of such a queue, for at most SGP_CQ_BATCH; fills in cq->stamp. The lock is held. */
+int sgp_cq_poll_ex_locked(struct sgp_cq *cq, int n, struct ibv_wc *raw);
 
 /*
  * Give ep a place and reserve room entries, resizing the device's queue if it must. Sets ep->index

@@ -16,8 +16,6 @@
 #include "post/srq.h"
 #include "post/window.h"
 
-#define BATCH 32 /* completions asked of the device at a time */
-
 /* Empty polls in a row after which gathered posts go out and unsignalled tails are retired. A busy
  * loop would otherwise add a request to every lone unsignalled send. */
 #define PATIENCE 16
@@ -412,6 +410,8 @@ static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		if (!cq->pending)
 			cq->pending_end = &cq->pending;
 		ep->pending--;
+		if (cq->ex) /* not kept with it */
+			wc[got].timestamp = 0;
 		if (leader->flags & SGP_SLOT_CANCELLED)
 			deliver_cancelled(ep, leader, &wc[got++]);
 		else
@@ -468,13 +468,18 @@ static void seen_empty(struct sgp_cq *cq)
 		sgp_cq_free_seats_locked(cq);
 }
 
+static inline int ask(struct sgp_cq *cq, int n, struct ibv_wc *raw)
+{
+	return cq->ex ? sgp_cq_poll_ex_locked(cq, n, raw) : ibv_poll_cq(cq->cq, n, raw);
+}
+
 bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 {
-	struct ibv_wc raw[BATCH];
+	struct ibv_wc raw[SGP_CQ_BATCH];
 	int n;
 
 	take_untaken(cq);
-	while ((n = ibv_poll_cq(cq->cq, BATCH, raw)) > 0) {
+	while ((n = ask(cq, SGP_CQ_BATCH, raw)) > 0) {
 		for (int i = 0; i < n; i++) {
 			struct sgp_ep *ep;
 			struct sgp_slot *leader = match(cq, &raw[i], &ep);
@@ -514,12 +519,13 @@ void sgp_cq_attend_locked(struct sgp_cq *cq)
 
 static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 {
-	struct ibv_wc raw[BATCH];
+	const uint64_t *stamp = cq->stamp;
+	struct ibv_wc raw[SGP_CQ_BATCH];
 	int got = take_pending(cq, n, wc);
 
 	while (got < n) {
-		int want = n - got < BATCH ? n - got : BATCH;
-		int k = ibv_poll_cq(cq->cq, want, raw);
+		int want = n - got < SGP_CQ_BATCH ? n - got : SGP_CQ_BATCH;
+		int k = ask(cq, want, raw);
 
 		if (k < 0)
 			return got ? got : sgp_fail(EIO, "the completion queue has failed (%d)", k);
@@ -529,10 +535,13 @@ static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 
 			if (!leader)
 				continue;
-			if (is_owed(leader))
+			if (is_owed(leader)) {
+				if (stamp)
+					wc[got].timestamp = stamp[i];
 				deliver(ep, leader, &wc[got++]);
-			else
+			} else {
 				drop_group(side_of_leader(ep, leader), leader);
+			}
 		}
 		if (k < want) {
 			seen_empty(cq);

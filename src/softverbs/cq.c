@@ -189,7 +189,10 @@ void sw_cq_insert(struct sw_cq *cq, const struct sw_cqe *cqe)
 		sw_async_cq(cq, IBV_EVENT_CQ_ERR);
 		return;
 	}
-	cq->ring[cq->head++ & cq->mask] = *cqe;
+	cq->ring[cq->head & cq->mask] = *cqe;
+	if (cq->keeps_time)
+		cq->ring[cq->head & cq->mask].at = sw_now();
+	cq->head++;
 	/* An error wakes even those who wait for solicited completions only. */
 	sw_cq_ring_bell(cq, cqe->solicited || (cqe->wc.status != IBV_WC_SUCCESS &&
 					       !sw_dev(cq->ibv.context)->p.no_solicited));
@@ -236,6 +239,7 @@ static int poll_locked(struct sw_cq *cq, int n, struct ibv_wc *wc)
 		struct sw_cqe *e = &cq->ring[cq->tail++ & cq->mask];
 
 		wc[i] = e->wc;
+		cq->at = e->at;
 		retire(e);
 	}
 	return i;

@@ -68,13 +68,22 @@ READER(uint32_t, slid)
 READER(uint8_t, sl)
 READER(uint8_t, dlid_path_bits)
 
+static uint64_t read_completion_ts(struct ibv_cq_ex *c)
+{
+	return outer(c)->at;
+}
+
 struct ibv_cq_ex *sw_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a)
 {
+	uint64_t fields = IBV_WC_STANDARD_FLAGS;
 	struct ibv_cq_ex *ex;
 	struct ibv_cq *cq;
 
+	/* rxe does not tell the time. */
+	if (!sw_dev(c)->p.cq_ex_overshoots)
+		fields |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	if (a->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) ||
-	    a->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS ||
+	    a->wc_flags & ~fields ||
 	    (a->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS &&
 	     a->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED))
 		return sw_null(EOPNOTSUPP);
@@ -82,6 +91,8 @@ struct ibv_cq_ex *sw_create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr
 	if (!cq)
 		return NULL;
 	ex = &sw_cq(cq)->ibv;
+	sw_cq(cq)->keeps_time = (a->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) != 0;
+	ex->read_completion_ts = read_completion_ts;
 	ex->start_poll = start_poll;
 	ex->next_poll = next_poll;
 	ex->end_poll = end_poll;

@@ -109,7 +109,8 @@ struct sw_device {
 	struct sw_qp **qp;
 	uint32_t nqp, qp_next;
 	uint32_t qpn_base;
-	uint32_t block;     /* net_addr.c: of QP numbers, under which other processes find it; 0: none */
+	uint32_t
+		block; /* net_addr.c: of QP numbers, under which other processes find it; 0: none */
 	struct sw_listener *listener[2];
 	int count[SV_NCOUNTERS];
 	struct sw_list xrc_srqs; /* which requests name by number */
@@ -222,6 +223,7 @@ struct sw_cqe {
 	uint32_t upto; /* slots before this one are free after the poll */
 	uint8_t side;
 	bool solicited;
+	uint64_t at; /* when it went into the CQ, if that keeps the time */
 };
 enum sw_arm {
 	SW_ARM_NONE,
@@ -245,6 +247,8 @@ struct sw_cq {
 	uint32_t skip;        /* completions that will be lost */
 	struct sw_held *held; /* kept back by a fault */
 	uint32_t nheld;
+	bool keeps_time; /* IBV_WC_EX_WITH_COMPLETION_TIMESTAMP */
+	uint64_t at;     /* of the CQE that was polled last */
 };
 static inline struct sw_cq *sw_cq(struct ibv_cq *cq)
 {
@@ -294,7 +298,7 @@ struct sw_swqe {
 	unsigned int flags;
 	uint32_t num_sge;
 	uint32_t len;
-	uint32_t imm; /* or the rkey to invalidate */
+	uint32_t imm;  /* or the rkey to invalidate */
 	uint32_t srqn; /* XRC: whose receive it takes */
 	bool inl;
 	bool done;   /* it is, but one before it isn't */

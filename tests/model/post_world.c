@@ -142,7 +142,7 @@ void era_begin(void)
 	w.depth = 1 + pick(16);
 	w.max_sge = 1 + (int)pick(4);
 	w.sig_all = one_in(4);
-	w.flags = one_in(2) ? SGP_CQ_SINGLE_THREADED : 0;
+	w.flags = (one_in(2) ? SGP_CQ_SINGLE_THREADED : 0) | (one_in(2) ? SGP_CQ_TIMESTAMPS : 0);
 	add_device();
 	open_device();
 	CHECK((w.pd = ibv_alloc_pd(w.verbs)) != NULL);
@@ -151,7 +151,12 @@ void era_begin(void)
 	w.small_cq = one_in(6);
 	cq.cqe = w.small_cq ? (int)w.depth : 4096;
 	cq.flags = (uint32_t)w.flags;
-	CHECK((w.cq = sgp_cq_create(w.verbs, &cq)) != NULL);
+	w.cq = sgp_cq_create(w.verbs, &cq);
+	if (!w.cq) { /* a device that does not tell the time */
+		CHECK(errno == EOPNOTSUPP && w.flags & SGP_CQ_TIMESTAMPS);
+		w.flags = (int)(cq.flags &= ~(uint32_t)SGP_CQ_TIMESTAMPS);
+		CHECK((w.cq = sgp_cq_create(w.verbs, &cq)) != NULL);
+	}
 	CHECK((w.wc = sgp_wc_alloc(w.cq, WCS)) != NULL);
 	CHECK((w.source = sgp_pool_get(w.pool, CHUNK, 0)) != NULL);
 	CHECK((w.target = sgp_pool_get(w.pool, CHUNK, 0)) != NULL);

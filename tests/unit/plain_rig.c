@@ -3,6 +3,7 @@
 
 struct plain_rig t;
 int context[64];
+uint32_t cq_flags;
 
 static int devices;
 
@@ -46,7 +47,7 @@ void open_all(int n, bool keep_cqes, int cqe)
 				     .nclasses = 1,
 				     .pages = SGP_PAGES_BASE,
 				     .flags = SGP_POOL_REMOTE_READ};
-	struct sgp_cq_attr cq = {.cqe = cqe};
+	struct sgp_cq_attr cq = {.cqe = cqe, .flags = cq_flags};
 
 	memset(&t, 0, sizeof t);
 	snprintf(t.device, sizeof t.device, "e%d", devices++);

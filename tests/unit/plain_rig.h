@@ -31,6 +31,7 @@ struct plain_rig {
 
 extern struct plain_rig t;
 extern int context[64];
+extern uint32_t cq_flags; /* of the queue that open_all() makes */
 
 struct ibv_context *open_device(const char *name);
 

@@ -237,6 +237,81 @@ START_TEST(a_read_of_more_than_32_bits_says_how_long_it_was)
 }
 END_TEST
 
+/* ---- the device's time ---- */
+
+START_TEST(completions_tell_the_devices_time_where_it_has_one)
+{
+	static const char *const none[] = {"rxe", "siw"}; /* law 6 */
+	struct sgp_cq_attr attr = {.cqe = 8, .flags = SGP_CQ_TIMESTAMPS};
+	uint64_t before = 0;
+	struct sgp_cq *plain;
+
+	for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+		struct ibv_context *verbs;
+
+		ck_assert_int_eq(sv_device_add("timeless", none[i], 1), 0);
+		verbs = open_device("timeless");
+		errno = 0;
+		ck_assert_ptr_null(sgp_cq_create(verbs, &attr));
+		ck_assert_int_eq(errno, EOPNOTSUPP);
+		attr.flags = 0;
+		plain = sgp_cq_create(verbs, &attr);
+		ck_assert_ptr_nonnull(plain);
+		ck_assert_int_eq(sgp_cq_destroy(plain), 0);
+		attr.flags = SGP_CQ_TIMESTAMPS;
+		ck_assert_int_eq(ibv_close_device(verbs), 0);
+		ck_assert_int_eq(sv_device_remove("timeless"), 0);
+	}
+
+	cq_flags = SGP_CQ_TIMESTAMPS;
+	open_all(2, false, 8 * DEPTH);
+	cq_flags = 0;
+	ck_assert_int_eq(sv_fail_nth("create_cq", 0, ENOMEM), 0);
+	ck_assert_ptr_null(sgp_cq_create(t.verbs, &attr));
+	ck_assert_int_eq(errno, ENOMEM);
+	sv_clock_advance(0);
+	for (int round = 0; round < 40; round++) {
+		struct ibv_qp_attr to_error = {.qp_state = IBV_QPS_ERR};
+		int n = 1 + round % 7, got;
+
+		for (int i = 0; i < n; i++) {
+			sv_clock_advance(1000);
+			post_recv(t.ep[1], i);
+			post_send(t.ep[0], 10 + i, IBV_SEND_SIGNALED);
+		}
+		got = sgp_poll(t.cq, RIG_WC, t.wc);
+		ck_assert_int_eq(got, 2 * n);
+		for (int i = 0; i < got; i++) {
+			ck_assert_int_eq(t.wc[i].status, IBV_WC_SUCCESS);
+			/* In the order of time, a send and its receive at once. */
+			ck_assert_uint_ge(t.wc[i].timestamp, before + (i % 2 ? 0 : 1000));
+			before = t.wc[i].timestamp;
+			sgp_sgl_clear(&t.wc[i].sgl);
+		}
+		ck_assert_int_eq(sgp_poll(t.cq, RIG_WC, t.wc), 0);
+		if (round != 20)
+			continue;
+		/* Errors have it too, and what the close flushes has none. */
+		post_recv(t.ep[1], 0);
+		sv_clock_advance(1000);
+		ck_assert_int_eq(ibv_modify_qp(sgp_ep_qp(t.ep[1]), &to_error, IBV_QP_STATE), 0);
+		ck_assert_int_eq(sgp_poll(t.cq, RIG_WC, t.wc), 1);
+		ck_assert_int_eq(t.wc[0].status, IBV_WC_WR_FLUSH_ERR);
+		ck_assert_uint_gt(t.wc[0].timestamp, before);
+		sgp_sgl_clear(&t.wc[0].sgl);
+		for (int i = 0; i < 2; i++)
+			ck_assert_int_eq(sgp_ep_reset(t.ep[i]), 0);
+		post_recv(t.ep[1], 0);
+		ck_assert_int_eq(sgp_ep_reset(t.ep[1]), 0);
+		ck_assert_int_eq(sgp_poll(t.cq, RIG_WC, t.wc), 1);
+		ck_assert_uint_eq(t.wc[0].timestamp, 0);
+		sgp_sgl_clear(&t.wc[0].sgl);
+		join(t.ep[0], t.ep[1]);
+	}
+	close_all();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cq");
@@ -250,6 +325,7 @@ int main(void)
 	tcase_add_test(tc, case_41_no_order_of_ending_hangs_for_an_event);
 	tcase_add_test(tc, traffic_of_one_endpoint_keeps_no_other_waiting);
 	tcase_add_test(tc, a_read_of_more_than_32_bits_says_how_long_it_was);
+	tcase_add_test(tc, completions_tell_the_devices_time_where_it_has_one);
 	srunner_run_all(runner, CK_ENV);
 	failed = srunner_ntests_failed(runner);
 	srunner_free(runner);
