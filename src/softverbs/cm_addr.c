@@ -40,6 +40,15 @@ bool sw_is_any(const struct sockaddr *addr)
 					  : IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
 }
 
+static bool is_group(const struct sockaddr *addr)
+{
+	const struct sockaddr_in *in4 = (const void *)addr;
+	const struct sockaddr_in6 *in6 = (const void *)addr;
+
+	return addr->sa_family == AF_INET ? IN_MULTICAST(ntohl(in4->sin_addr.s_addr))
+					  : IN6_IS_ADDR_MULTICAST(&in6->sin6_addr);
+}
+
 static bool same_addr(const struct sockaddr *a, const struct sockaddr *b)
 {
 	if (a->sa_family != b->sa_family)
@@ -224,6 +233,28 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 	return 0;
 }
 
+/* Every device has a way to a group: that of the source's address, or the first. */
+static int resolve_group(struct sw_id *id, const struct sockaddr *src, const struct sockaddr *dst)
+{
+	struct sockaddr_in any = {.sin_family = AF_INET};
+	int err = 0;
+
+	if (id->state == SW_CM_IDLE)
+		err = bind_id(id, src ? src : (const struct sockaddr *)&any, false);
+	else if (id->state != SW_CM_BOUND)
+		err = EINVAL;
+	sw_default_device();
+	if (!err && !id->dev && sw_list_empty(sw_devices()))
+		err = ENODEV;
+	if (!err && !id->dev)
+		err = sw_cm_attach(id, sw_outer(sw_devices()->next, struct sw_device, link), 1);
+	if (err)
+		return err;
+	memcpy(&id->id.route.addr.dst_storage, dst, sw_addrlen(dst));
+	id->state = SW_CM_ADDR;
+	return 0;
+}
+
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
 		      int timeout_ms)
 {
@@ -235,7 +266,8 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
 	if (err)
 		return sw_fail(err);
 	sw_lock();
-	err = resolve(sw_id(id), src, dst, &status);
+	err = is_group(dst) ? resolve_group(sw_id(id), src, dst)
+			    : resolve(sw_id(id), src, dst, &status);
 	if (!err &&
 	    !sw_cm_event(sw_id(id), status ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
 			 status))

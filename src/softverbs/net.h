@@ -214,6 +214,8 @@ int sw_net_claim_qpns(struct sw_device *dev);
 void sw_net_release_qpns(struct sw_device *dev);
 /* Whether it's a queue pair of another process. gid: where it is; may be NULL. */
 bool sw_net_remote(const struct sw_device *dev, const union ibv_gid *gid, uint32_t qpn);
+/* The blocks of the other processes' devices on this machine: at most `room`; gives how many. */
+unsigned int sw_net_others(uint32_t *block, unsigned int room);
 /* A connection to the process that has the QP number, or the port; the hello is under way. The
  * socket, or -1 with errno: ECONNREFUSED: there is no such process. */
 int sw_net_to_qpn(const union ibv_gid *gid, uint32_t qpn);
@@ -275,6 +277,8 @@ void sw_wire_ud_accepted(int fd);
 /* ud.c: hands it to a QP of this process; wrong ones are dropped. */
 void sw_ud_deliver(struct sw_qp *to, const struct sw_dgram *d, const struct sw_piece *src,
 		   uint32_t n);
+/* To all members of the group that are on the device of dst_qpn's block. */
+void sw_ud_group(const struct sw_dgram *d, const struct sw_piece *src, uint32_t n);
 
 /* ---- cm_wire.c ---- */
 

@@ -77,6 +77,41 @@ void sw_ud_deliver(struct sw_qp *to, const struct sw_dgram *d, const struct sw_p
 	sw_complete_recv(to, &wc, t.upto, (d->flags & SW_UD_SOLICITED) != 0);
 }
 
+/* To the group's members of this process; block: on that device only, or 0. */
+static void to_members(const struct sw_dgram *d, const struct sw_piece *src, uint32_t nsrc,
+		       uint32_t block)
+{
+	struct sw_list *l;
+
+	sw_each (l, &members) {
+		struct member *m = sw_outer(l, struct member, link);
+
+		if (!memcmp(&m->gid, &d->dgid, sizeof m->gid) &&
+		    (!block || m->qp->dev->block == block))
+			sw_ud_deliver(m->qp, d, src, nsrc);
+	}
+}
+
+void sw_ud_group(const struct sw_dgram *d, const struct sw_piece *src, uint32_t nsrc)
+{
+	to_members(d, src, nsrc, d->dst_qpn / SW_QPN_BLOCK);
+}
+
+/* Who is in a group is known where the members are: every other device is sent to. */
+static void to_group(struct sw_qp *qp, struct sw_dgram *d, const struct sw_piece *src,
+		     uint32_t nsrc)
+{
+	uint32_t block[64];
+	unsigned int n;
+
+	to_members(d, src, nsrc, 0);
+	n = qp->dev->block ? sw_net_others(block, sizeof block / sizeof *block) : 0;
+	for (unsigned int i = 0; i < n; i++) {
+		d->dst_qpn = block[i] * SW_QPN_BLOCK;
+		sw_wire_dgram(qp, d, src, nsrc); /* one that would have to wait is lost */
+	}
+}
+
 int sw_op_ud(struct sw_qp *qp, uint32_t at)
 {
 	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
@@ -86,7 +121,6 @@ int sw_op_ud(struct sw_qp *qp, uint32_t at)
 	struct sw_device *dev;
 	struct sw_dgram d;
 	struct sw_qp *to;
-	struct sw_list *l;
 	uint32_t n;
 	int port;
 
@@ -99,12 +133,7 @@ int sw_op_ud(struct sw_qp *qp, uint32_t at)
 		return qp->dev->p.ud_any_length ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
 	address(qp, w, &d);
 	if (av->is_global && av->grh.dgid.raw[0] == 0xff) {
-		sw_each (l, &members) {
-			struct member *m = sw_outer(l, struct member, link);
-
-			if (!memcmp(&m->gid, &av->grh.dgid, sizeof m->gid))
-				sw_ud_deliver(m->qp, &d, src, n);
-		}
+		to_group(qp, &d, src, n);
 		return IBV_WC_SUCCESS;
 	}
 	if (sw_net_remote(qp->dev, av->is_global ? &av->grh.dgid : NULL, w->ud.qpn))

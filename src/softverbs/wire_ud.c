@@ -173,6 +173,10 @@ static void deliver(const struct in *in)
 	struct sw_piece p = {(uint8_t *)(uintptr_t)in->payload, in->d.len}; /* only read */
 	struct sw_list *l;
 
+	if (in->d.dgid.raw[0] == 0xff) {
+		sw_ud_group(&in->d, &p, in->d.len != 0);
+		return;
+	}
 	sw_each (l, sw_devices()) {
 		struct sw_qp *qp = sw_qp_find(sw_outer(l, struct sw_device, link), in->d.dst_qpn);
 

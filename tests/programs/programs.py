@@ -32,7 +32,7 @@ class Program:
     def __init__(self, server, client, says, heard=None, listens="cm", like=None):
         self.server, self.client = server.split(), client.split()
         self.says, self.heard = says, heard  # by the client, by the server
-        self.listens = listens  # on what: a port of the connection manager, or of TCP
+        self.listens = listens  # on a port of the connection manager or of TCP, or what it says then
         self.options = ["--like", like] if like else []
 
 
@@ -84,6 +84,9 @@ def table():
         "udaddy": Program("udaddy -b " + ADDRESS + " -c 2 -C 10 -S 1000",
                           "udaddy -s " + ADDRESS + " -c 2 -C 10 -S 1000",
                           "^return status 0$", "^return status 0$"),
+        "mckey": Program("stdbuf -oL mckey -m 239.0.0.1 -b 127.0.0.1 -C 20 -S 500",
+                         "mckey -m 239.0.0.1 -b 127.0.0.1 -C 20 -S 500 -s",
+                         "^return status 0$", "^return status 0$", listens="says joined dgid"),
         "ibv_rc_pingpong": pingpong("rc", "-c"),
         "ibv_rc_pingpong-events": pingpong("rc", "-c -e -s 100000"),
         "ibv_uc_pingpong": pingpong("uc", "-c"),
@@ -138,7 +141,9 @@ def free_port():
                 pass
 
 
-def listening(kind, port, world):
+def listening(server, kind, port, world):
+    if kind.startswith("says "):
+        return kind[5:] in server.output()
     if kind == "tcp":
         for name in "/proc/net/tcp", "/proc/net/tcp6":
             for line in open(name).readlines()[1:]:
@@ -188,7 +193,7 @@ def converse(sgpool, program, options, folder):
         if program.server:
             runs.append(run("server", program.server))
             deadline = time.monotonic() + LIMIT
-            while not listening(program.listens, port, world):
+            while not listening(runs[0], program.listens, port, world):
                 if runs[0].process.poll() is not None or time.monotonic() > deadline:
                     return ["the server does not listen"], runs
                 time.sleep(0.02)
