@@ -148,6 +148,14 @@ struct sgp_cq {
 	uint64_t *stamp;      /* [SGP_CQ_BATCH]: of those polled last */
 };
 
+/* The endpoint in the place that a wr_id names; NULL: none. */
+static inline struct sgp_ep *sgp_cq_ep_of(const struct sgp_cq *cq, uint64_t wr_id)
+{
+	uint64_t index = wr_id >> 32 & (SGP_MAX_ENDPOINTS - 1);
+
+	return index < cq->nplaces ? cq->place[index].ep : NULL;
+}
+
 /*
  * Make cq->cq an extended queue that tells the time of each completion. Returns 0; -1 with EOPNOTSUPP
  * where the device has none, or the errno of ibv_create_cq_ex(3). cq_ex.c.
@@ -211,6 +219,15 @@ static inline bool sgp_group_has_ended(const struct sgp_slot *leader)
 {
 	return leader->parts == 1 ? leader->ended : !leader->left;
 }
+
+/* A slot that no completion ends has ended: its group is kept, if that was the last and is owed. The
+ * lock is held. */
+void sgp_cq_end_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *side,
+		       struct sgp_slot *slot, enum ibv_wc_status status);
+
+/* What posters sent back joins the pending list: accepted, but not taken by the device. The lock is
+ * held. */
+void sgp_cq_take_untaken_locked(struct sgp_cq *cq);
 
 /* See to the endpoints in the inbox: submit, retire tails. The lock is held. */
 void sgp_cq_attend_locked(struct sgp_cq *cq);

@@ -23,13 +23,6 @@
 /* The same for polls that found something: one endpoint's traffic does not keep another's waiting. */
 #define BUSY_PATIENCE 64
 
-static inline struct sgp_ep *ep_of(const struct sgp_cq *cq, uint64_t wr_id)
-{
-	uint64_t index = wr_id >> 32 & (SGP_MAX_ENDPOINTS - 1);
-
-	return index < cq->nplaces ? cq->place[index].ep : NULL;
-}
-
 static inline struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
 {
 	return wr_id & SGP_WR_RECV ? &ep->recv : &ep->send;
@@ -273,6 +266,15 @@ static void end_with(struct sgp_slot *slot, enum ibv_wc_status status)
 		.error = atomic_load_explicit(&slot->error, memory_order_relaxed)};
 }
 
+void sgp_cq_end_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *side,
+		       struct sgp_slot *slot, enum ibv_wc_status status)
+{
+	end_with(slot, status);
+	slot = end_slot(ep, side, slot);
+	if (slot)
+		keep(cq, ep, slot);
+}
+
 /* ---- a completion of the device ---- */
 
 /*
@@ -296,10 +298,7 @@ static inline void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t 
 			continue;
 		}
 		/* Queued with an error, which is owed; or cancelled. */
-		end_with(slot, IBV_WC_GENERAL_ERR);
-		slot = end_slot(ep, side, slot);
-		if (slot)
-			keep(cq, ep, slot);
+		sgp_cq_end_locked(cq, ep, side, slot, IBV_WC_GENERAL_ERR);
 	}
 	if (seq == side->reaped)
 		side->reaped++;
@@ -308,7 +307,7 @@ static inline void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t 
 /* The slot of an endpoint's own queues that a completion names, if it is to end. */
 static inline struct sgp_slot *find(struct sgp_cq *cq, uint64_t wr_id, struct sgp_ep **which)
 {
-	struct sgp_ep *ep = ep_of(cq, wr_id);
+	struct sgp_ep *ep = sgp_cq_ep_of(cq, wr_id);
 	struct sgp_slot *slot = ep ? sgp_side_find(side_of(ep, wr_id), wr_id) : NULL;
 
 	*which = ep;
@@ -367,44 +366,19 @@ static SGP_HOT struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *ra
 
 /* ---- emptying the lists ---- */
 
-/* What posters sent back: accepted, but not taken by the device. */
-static void take_untaken(struct sgp_cq *cq)
-{
-	struct sgp_slot *slot, *next;
-
-	sgp_lock(&cq->inbox_lock);
-	slot = cq->untaken;
-	cq->untaken = NULL;
-	cq->untaken_end = &cq->untaken;
-	atomic_store_explicit(&cq->inbox, cq->attention != NULL, memory_order_relaxed);
-	sgp_unlock(&cq->inbox_lock);
-	for (; slot; slot = next) {
-		struct sgp_ep *ep =
-			ep_of(cq, atomic_load_explicit(&slot->tag, memory_order_relaxed));
-		struct sgp_slot *leader;
-
-		next = slot->untaken;
-		if (slot->ended) /* flushed meanwhile */
-			continue;
-		end_with(slot, IBV_WC_GENERAL_ERR);
-		leader = end_slot(ep, &ep->send, slot);
-		if (leader)
-			keep(cq, ep, leader);
-	}
-}
-
 static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 {
 	int got = 0;
 
 	if (atomic_load_explicit(&cq->inbox, memory_order_acquire))
-		take_untaken(cq);
+		sgp_cq_take_untaken_locked(cq);
 	while (got < n && cq->pending) {
 		struct sgp_slot *leader = cq->pending;
-		struct sgp_ep *ep = leader->flags & SGP_SLOT_SHARED
-					    ? leader->ep
-					    : ep_of(cq, atomic_load_explicit(&leader->tag,
-									     memory_order_relaxed));
+		struct sgp_ep *ep =
+			leader->flags & SGP_SLOT_SHARED
+				? leader->ep
+				: sgp_cq_ep_of(cq, atomic_load_explicit(&leader->tag,
+									memory_order_relaxed));
 
 		cq->pending = leader->next;
 		if (!cq->pending)
@@ -418,32 +392,6 @@ static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 			deliver(ep, leader, &wc[got++]);
 	}
 	return got;
-}
-
-static void flush_side(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *side)
-{
-	sgp_lock(&side->lock);
-	for (uint32_t seq = side->tail; seq != side->head; seq++) {
-		struct sgp_slot *slot = sgp_side_find(side, side->wr_base | seq);
-
-		if (!slot || slot->ended)
-			continue;
-		end_with(slot, IBV_WC_WR_FLUSH_ERR);
-		slot = end_slot(ep, side, slot);
-		if (slot)
-			keep(cq, ep, slot);
-	}
-	sgp_unlock(&side->lock);
-}
-
-void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep, bool receives)
-{
-	take_untaken(cq);
-	flush_side(cq, ep, &ep->send);
-	if (receives)
-		flush_side(cq, ep, &ep->recv);
-	if (cq->pending)
-		sgp_cq_wake(cq);
 }
 
 /* ---- asking the device ---- */
@@ -478,7 +426,7 @@ bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 	struct ibv_wc raw[SGP_CQ_BATCH];
 	int n;
 
-	take_untaken(cq);
+	sgp_cq_take_untaken_locked(cq);
 	while ((n = ask(cq, SGP_CQ_BATCH, raw)) > 0) {
 		for (int i = 0; i < n; i++) {
 			struct sgp_ep *ep;
@@ -491,30 +439,6 @@ bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 	if (!n)
 		seen_empty(cq);
 	return !n && !cq->failed;
-}
-
-void sgp_cq_attend_locked(struct sgp_cq *cq)
-{
-	struct sgp_ep *ep, *next;
-	int err;
-
-	sgp_lock(&cq->inbox_lock);
-	ep = cq->attention;
-	cq->attention = NULL;
-	atomic_store_explicit(&cq->inbox, cq->untaken != NULL, memory_order_relaxed);
-	sgp_unlock(&cq->inbox_lock);
-	for (; ep; ep = next) {
-		next = ep->next;
-		sgp_lock(&ep->send.lock);
-		ep->listed = false;
-		/* Full: a signalled request is on its way, and what is behind it stays listed. A
-		 * stopped one's tail is flushed; what it had gathered ends with the error. */
-		if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
-			sgp_ep_ring_locked(ep, &err);
-		else if (sgp_ep_sync_locked(ep) == EAGAIN)
-			sgp_cq_list(cq, ep);
-		sgp_unlock(&ep->send.lock);
-	}
 }
 
 static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
