@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * softverbs: an RDMA device in software, inside one process.
+ * softverbs: an RDMA device in software, for one process or several: softverbs(7).
  *
  * libsgpool-softverbs exports the ibv_* and rdma_* symbols and is linked instead of libibverbs and
  * librdmacm (or preloaded). A program needs nothing of this header to run on it: there is one

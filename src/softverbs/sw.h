@@ -10,8 +10,9 @@
  *	   +-- cm: channels, ids, events
  *
  * One lock guards all of it (sw_lock). A public function takes it, does its work and gives it back;
- * functions declared here expect it held unless they say otherwise. Nothing runs on its own: a post
- * moves what can move, and whoever polls or waits runs what has become due (sw_due).
+ * functions declared here expect it held unless they say otherwise. Inside one process
+ * nothing runs on its own: a post moves what can move, and whoever polls or waits runs what has
+ * become due (sw_due). What other processes have to do with it is in net.h.
  */
 #ifndef SOFTVERBS_SW_H
 #define SOFTVERBS_SW_H

@@ -5,9 +5,9 @@
  * order, and in the end nothing is left. Both directions are busy all the time, so that neither may
  * wait for the other to read first.
  *
- *	test_data [--srq] [--sleep] [--messages N] [--seed N] [--over ADDRESS listens|asks]
+ *	test_data [--srq] [--sleep] [--late] [--messages N] [--seed N] [--over ADDRESS listens|asks]
  *
- * With --over it is one of the two, and meets the other, on the machine with that address, over TCP.
+ * With --late the process has used the device before it forks. With --over it is one of the two, and meets the other, on the machine with that address, over TCP.
  */
 #include <arpa/inet.h>
 #include <stdbool.h>
@@ -383,9 +383,28 @@ static int side(bool srq, bool sleeps, uint32_t messages, uint64_t seed)
 	return left != 0;
 }
 
+/* Its thread runs and its sockets are open when it forks. */
+static void use_the_device(void)
+{
+	struct ibv_qp_init_attr a = {.qp_type = IBV_QPT_RC, .cap = {1, 1, 1, 1, 0}};
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = list && list[0] ? ibv_open_device(list[0]) : NULL;
+	struct ibv_pd *pd = ctx ? ibv_alloc_pd(ctx) : NULL;
+	struct ibv_qp *qp;
+
+	if (!pd)
+		die("open_device");
+	a.send_cq = a.recv_cq = ibv_create_cq(ctx, 2, NULL, NULL, 0);
+	qp = ibv_create_qp(pd, &a);
+	if (!qp || ibv_destroy_qp(qp) || ibv_destroy_cq(a.send_cq) || ibv_dealloc_pd(pd) ||
+	    ibv_close_device(ctx))
+		die("create_qp");
+	ibv_free_device_list(list);
+}
+
 int main(int argc, char **argv)
 {
-	bool srq = false, sleeps = false, listens = false;
+	bool srq = false, sleeps = false, late = false, listens = false;
 	const char *over = NULL;
 	uint32_t messages = 2000;
 	uint64_t seed = 20261129;
@@ -398,6 +417,8 @@ int main(int argc, char **argv)
 			srq = true;
 		else if (!strcmp(argv[i], "--sleep"))
 			sleeps = true;
+		else if (!strcmp(argv[i], "--late"))
+			late = true;
 		else if (i + 1 < argc && !strcmp(argv[i], "--messages"))
 			messages = (uint32_t)strtoul(argv[++i], NULL, 10);
 		else if (i + 1 < argc && !strcmp(argv[i], "--seed"))
@@ -412,6 +433,8 @@ int main(int argc, char **argv)
 	}
 	snprintf(world, sizeof world, "data%d", getpid());
 	setenv("SGP_SOFTVERBS_WORLD", world, 1);
+	if (late)
+		use_the_device();
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd) || (pid = fork()) < 0)
 		die("fork");
 	w.with = fd[pid == 0];

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A peer is killed at a random moment, many times: while it connects, while it sends, while it only
- * waits. The survivor must learn of it within two seconds, by a completion or by an event, whether
+ * waits; or it is told to end and does so without destroying anything; or it leaves a forked child
+ * behind, which has all its descriptors. The survivor must learn of it within two seconds, by a completion or by an event, whether
  * it polls or sleeps; and must be able to destroy all it has. Built with AddressSanitizer, it leaks
  * nothing.
  *
@@ -33,22 +34,46 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static volatile sig_atomic_t told;
+
+static void on_term(int sig)
+{
+	(void)sig;
+	told = 1;
+}
+
+/* It sees its parent's sockets no more, or the peer would wait for it. */
+static void leave_child(void)
+{
+	if (fork())
+		return;
+	sleep(5);
+	_exit(0);
+}
+
 static int victim(bool listens, uint64_t seed, uint16_t port)
 {
 	struct peer p = {.seed = seed};
-	bool sleeps = seed & 1;
+	bool sleeps = seed & 1, forks = seed % 16 < 4;
+
+	signal(SIGTERM, on_term);
 
 	if (listens ? peer_listen(&p, port) : peer_ask(&p, port))
 		return 1;
 	/* The survivor waits for this, so that what is killed is a peer and no loader. */
 	if (write(STDOUT_FILENO, "!", 1) != 1)
 		return 1;
-	for (;;) {
+	while (!told) {
 		peer_events(&p);
 		peer_traffic(&p);
+		if (p.connected && forks) {
+			leave_child();
+			forks = false;
+		}
 		if (sleeps)
 			peer_sleep(&p, 100);
 	}
+	return 0;
 }
 
 static pid_t spawn(const char *self, bool listens, uint64_t seed, uint16_t port)
@@ -117,7 +142,7 @@ static int one_round(const char *self, unsigned int n, uint64_t seed, struct tal
 			waits = false;
 		}
 		if (!killed && !waits && now() >= at) {
-			kill(pid, SIGKILL);
+			kill(pid, n % 4 == 3 ? SIGTERM : SIGKILL);
 			killed = now();
 		}
 		/* A request that never came can't end. */
