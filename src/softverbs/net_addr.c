@@ -177,6 +177,11 @@ int sw_net_claim_qpns(struct sw_device *dev)
 	uint32_t first = (uint32_t)getpid() * 2654435761u, block = 0;
 	int fd[2], err = sw_net_start();
 
+	/* What a forked child has of its parent's is closed. */
+	for (int i = 0; i < 2; i++) {
+		free(dev->listener[i]);
+		dev->listener[i] = NULL;
+	}
 	for (uint32_t i = 0; !err && i < BLOCKS; i++) {
 		char rest[32];
 

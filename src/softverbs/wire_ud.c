@@ -99,7 +99,8 @@ static struct out *way_to(const struct sw_qp *qp, const union ibv_gid *gid, uint
 
 	sw_each (l, &outs) {
 		o = sw_outer(l, struct out, link);
-		if (o->block == qpn / SW_QPN_BLOCK && !memcmp(&o->gid, gid, sizeof *gid))
+		if (o->s.fd >= 0 && o->block == qpn / SW_QPN_BLOCK &&
+		    !memcmp(&o->gid, gid, sizeof *gid))
 			return o;
 	}
 	fd = sw_net_to_qpn(gid, qpn);
