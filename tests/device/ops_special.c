@@ -410,12 +410,18 @@ const char *act_ud(struct side *s, const struct op *op)
 
 const char *check_ud(struct side *s, const struct op *op)
 {
-	const struct sgp_sgl *sgl = &s->wc->sgl;
+	const struct sgp_wc *wc = s->wc;
+	struct ibv_ah *ah;
 
 	TRY(reap(s, s->ud, IBV_WC_RECV));
-	if (s->wc->byte_len != GRH + op->size || sgl->length != GRH + op->size)
-		return wrong("%llu bytes arrived", (unsigned long long)s->wc->byte_len);
-	TRY(compare((char *)(uintptr_t)sgl->sge[0].addr + GRH, op->size, ops_seed(op), 0));
+	if (wc->byte_len != op->size)
+		return wrong("%llu bytes arrived", (unsigned long long)wc->byte_len);
+	TRY(compare_list(&wc->sgl, op->size, ops_seed(op)));
+	if (!wc->grh || !wc->src_qp)
+		return "the datagram does not say where it came from";
+	ah = sgp_create_ah_from_wc(s->pd, wc, s->id->port_num);
+	if (!ah || ibv_destroy_ah(ah))
+		return wrong("an address for the answer: %s", sgp_errmsg());
 	return close_ud(s);
 }
 
