@@ -94,7 +94,8 @@ static void make_objects(struct ibv_context *verbs, bool shared)
 {
 	struct sgp_cq_attr cq = {.cqe = 8 * DEPTH};
 	struct sgp_recv_part parts[2] = {{.size = HEAD}, {.size = BODY, .n = 2}};
-	struct sgp_srq_attr srq = {.depth = DEPTH, .recv = parts, .num_recv = 2, .context = &w};
+	struct sgp_srq_attr srq = {
+		.depth = DEPTH, .recv = parts, .num_recv = 2, .context = &w, .limit = DEPTH / 2};
 
 	NEED(w.pd = ibv_alloc_pd(verbs));
 	w.pool = make_pool(4 * DEPTH, 8 * DEPTH);
@@ -350,6 +351,26 @@ static void dry_and_not(bool rnr)
 	check_full(0);
 }
 
+/* The device has told that few receives are left, and will tell it again. */
+static void take_limit_event(unsigned int nth)
+{
+	struct ibv_context *verbs = w.out_id[0]->verbs;
+	struct pollfd pfd = {.fd = verbs->async_fd, .events = POLLIN};
+	struct ibv_async_event event;
+	struct sgp_srq_stats stats;
+	bool reached = false;
+
+	while (!reached) {
+		NEED(poll(&pfd, 1, MS) == 1);
+		NEED(!ibv_get_async_event(verbs, &event));
+		reached = event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED;
+		NEED(!sgp_srq_event(w.srq, &event));
+		ibv_ack_async_event(&event);
+	}
+	NEED(!sgp_srq_stats(w.srq, &stats));
+	NEED(stats.limits == nth);
+}
+
 static void run(struct sockaddr *addr, bool shared)
 {
 	bool iwarp;
@@ -371,7 +392,13 @@ static void run(struct sockaddr *addr, bool shared)
 		check_full(0);
 	}
 	printf("ok: %s: full after each of %d messages\n", shared ? "shared" : "own", 2 * MESSAGES);
+	if (shared)
+		take_limit_event(1);
 	dry_and_not(!iwarp);
+	if (shared) {
+		take_limit_event(2);
+		printf("ok: shared: the limit is told, and again\n");
+	}
 	printf("ok: %s: dry, and served by another thread's put\n", shared ? "shared" : "own");
 	/* The other connection stays as it was. */
 	send_message(1, 100);
