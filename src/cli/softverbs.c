@@ -38,17 +38,21 @@ static const char *const variable[VARIABLES] = {
 	"SGP_SOFTVERBS_STRICT", "SGP_SOFTVERBS_NET",     "SGP_SOFTVERBS_WORLD",
 };
 
-/* before, by, text one after the other, or text alone if there is nothing before it. */
-static char *joined(const struct cli_command *self, const char *before, const char *by,
-		    const char *text)
+/* value[i] becomes before, by, text one after the other, or text alone if nothing is before it. */
+static void join(const struct cli_command *self, const char *value[VARIABLES], int i,
+		 const char *before, const char *by, const char *text)
 {
+	static char *made[VARIABLES];
 	char *all;
 
 	before = before && *before ? before : NULL;
-	if (asprintf(&all, "%s%s%s", before ? before : "", before ? by : "", text) >= 0)
-		return all;
-	cli_error(self->name, "%s", strerror(ENOMEM));
-	exit(CLI_FAILED);
+	if (asprintf(&all, "%s%s%s", before ? before : "", before ? by : "", text) < 0) {
+		cli_error(self->name, "%s", strerror(ENOMEM));
+		exit(CLI_FAILED);
+	}
+	free(made[i]);
+	made[i] = all;
+	value[i] = all;
 }
 
 /* A name is part of a socket's, which has room for 107 characters. */
@@ -89,7 +93,9 @@ static void check(const struct cli_command *self, const char *value[VARIABLES])
 			  *wrong ? "at '" : "at its end", (int)strcspn(wrong, " \t;\n"), wrong,
 			  *wrong ? "'" : "");
 	/* First, so that nobody else's calls of the same names come before it. */
-	value[PRELOAD] = others && *others ? joined(self, lib.path, " ", others) : lib.path;
+	value[PRELOAD] = lib.path;
+	if (others && *others)
+		join(self, value, PRELOAD, lib.path, " ", others);
 }
 
 /* A word that the shell takes for value. */
@@ -171,11 +177,11 @@ static int run(const struct cli_command *self, int argc, char **argv)
 		own++;
 	while ((opt = cli_option(self, own, argv, "", options, &json)) != -1) {
 		if (opt == LIKE)
-			value[DEVICES] = joined(self, "soft0", "=", optarg);
+			join(self, value, DEVICES, "soft0", "=", optarg);
 		else if (opt == DEVICE)
 			value[DEVICES] = optarg;
 		else if (opt == FAULT)
-			value[FAULTS] = joined(self, value[FAULTS], "; ", optarg);
+			join(self, value, FAULTS, value[FAULTS], "; ", optarg);
 		else if (opt == STRICTLY)
 			value[STRICT] = "1";
 		else if (opt == REACH)
