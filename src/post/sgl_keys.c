@@ -48,7 +48,7 @@ int sgp_sgl_rekey(struct sgp_sgl *sgl, int pd_index)
 	/* The regions as they are now: domains may have come and gone since the list was built. */
 	for (int i = 0; i < sgl->num_chunk; i++) {
 		if (!sgp_chunk_is_on(sgl->chunk[i], pd_index))
-			return sgp_fail(EXDEV, "memory that is not registered on the queue pair's "
+			return sgp_fail(EXDEV, "memory that is not registered on the queue's "
 					       "protection domain");
 		pds &= sgp_chunk_pds(sgl->chunk[i]);
 		access &= sgp_chunk_access(sgl->chunk[i]);

@@ -308,13 +308,12 @@ int sgp_srq_stats(struct sgp_srq *srq, struct sgp_srq_stats *stats)
 }
 
 /* What can be refused before the device is asked. The lock is held. */
-static int check_post_locked(struct sgp_srq *srq, const struct sgp_sgl *sgl)
+static int check_post_locked(struct sgp_srq *srq, struct sgp_sgl *sgl)
 {
 	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
 		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
-	if (!(sgl->pds >> srq->pd_index & 1))
-		return sgp_fail(EXDEV, "memory that is not registered on the shared receive "
-				       "queue's protection domain");
+	if (sgp_sgl_key(sgl, srq->pd_index, srq->side.pd_bit))
+		return -1;
 	if (sgl->num_sge > srq->side.max_sge || sgl->num_chunk > srq->side.max_chunk)
 		return sgp_fail(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d",
 				sgl->num_sge, sgl->num_chunk, srq->side.max_sge,

@@ -283,6 +283,77 @@ START_TEST(test_every_kind_of_list)
 }
 END_TEST
 
+/* Receives that are kept posted, and a shared queue, on a domain that is not the pool's first. */
+static struct sgp_srq *srq;
+static enum {
+	KEPT,
+	SHARED,
+	SHARED_BY_HAND
+} receives;
+
+static void tune(struct rig_side *side, struct sgp_ep_attr *ep)
+{
+	static struct sgp_recv_part part;
+	struct sgp_srq_attr attr = {.pd = side->pd, .depth = 4, .recv = &part, .num_recv = 1};
+
+	if (side->number == 0)
+		return;
+	part = (struct sgp_recv_part){.pool = pool, .size = PAGE, .n = 2};
+	if (receives == KEPT) {
+		ep->recv = &part;
+		ep->num_recv = 1;
+		return;
+	}
+	if (receives == SHARED_BY_HAND) {
+		attr.recv = NULL;
+		attr.num_recv = 0;
+		attr.max_sge = 2;
+	}
+	srq = sgp_srq_create(&attr);
+	ck_assert_msg(srq != NULL, "%s", sgp_errmsg());
+	ep->srq = srq;
+}
+
+START_TEST(test_kept_and_shared_receives)
+{
+	struct rig_attr attr = {
+		.pool = pool, .addr = addrs[1], .cq_sge = 16, .depth = 4, .tune = tune};
+	struct rig rig;
+	struct rig_side *a = &rig.side[0], *b = &rig.side[1];
+
+	receives = _i;
+	srq = NULL;
+	rig_open(&rig, &attr);
+	for (int round = 0; round < 20; round++) {
+		SGP_SGL(out, 8);
+		SGP_SGL(in, 2);
+
+		if (receives == SHARED_BY_HAND) {
+			ck_assert_int_eq(sgp_sgl_get(&in, pool, PAGE, 2, 0), 0);
+			ck_assert_msg(!sgp_srq_post_recvv(srq, &context, &in), "%s", sgp_errmsg());
+		}
+		fill_list(&out, 2, round);
+		ck_assert_msg(!sgp_post_sendv(a->ep, &context, &out, IBV_SEND_SIGNALED), "%s",
+			      sgp_errmsg());
+		rig_reap(a, 1);
+		ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+		rig_reap(b, 1);
+		ck_assert_int_eq(b->wc[0].status, IBV_WC_SUCCESS);
+		expect_bytes(&b->wc[0].sgl, 0, 2, round);
+		expect_keys_of(&b->wc[0].sgl, b);
+		sgp_sgl_clear(&b->wc[0].sgl);
+	}
+	/* The shared queue is on the domain too, when its endpoint is gone. */
+	rig_close_ep(b);
+	if (srq) {
+		ck_assert_int_eq(sgp_pool_remove_pd(pool, b->pd), -1);
+		ck_assert_int_eq(errno, EBUSY);
+		ck_assert_int_eq(sgp_srq_destroy(srq), 0);
+	}
+	rig_close(&rig);
+}
+END_TEST
+
 /* A queue pair on a domain that is not the pool's: nothing reaches the provider. */
 START_TEST(test_unknown_domain)
 {
@@ -544,6 +615,7 @@ int main(void)
 	tcase_add_test(tc, test_forward);
 	tcase_add_test(tc, test_split_and_handed_over);
 	tcase_add_test(tc, test_every_kind_of_list);
+	tcase_add_loop_test(tc, test_kept_and_shared_receives, 0, 3);
 	tcase_add_test(tc, test_unknown_domain);
 	tcase_add_test(tc, test_old_list_same_domain);
 	tcase_add_test(tc, test_old_list_other_domain);
