@@ -5,6 +5,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/pool.h"
 #include "pool/watch.h"
 
@@ -107,6 +108,9 @@ struct sgp_chunk *sgp_pool_hold_at(struct sgp_pool *pool, const void *addr)
 		sgp_chunk_ref(chunk);
 		return chunk;
 	}
+	/* A child may have been forked while the table was being changed, which it would wait for. */
+	if (sgp_check_fork())
+		return NULL;
 	chunk = sgp_imports_hold(&pool->imports, addr);
 	return chunk ? chunk : none_at();
 }

@@ -98,6 +98,8 @@ static int pool_calls(struct inherited *in)
 	struct sgp_chunk *chunk;
 	struct ibv_sge sge;
 	char text[16];
+	struct sgp_import_attr import = {.addr = text, .length = sizeof text};
+	SGP_SGL(sgl, 1);
 
 	REFUSED(!sgp_pool_get(pool, 1, 0));
 	REFUSED(!sgp_pool_get(pool, 1, SGP_MAY_GROW));
@@ -110,6 +112,11 @@ static int pool_calls(struct inherited *in)
 	REFUSED(sgp_pool_stats(pool, &stats) == -1);
 	REFUSED(sgp_pool_class_stats(pool, 0, &of_class) == -1);
 	REFUSED(sgp_pool_stats_print(pool, NULL, SGP_STATS_TEXT, text, sizeof text) == -1);
+	REFUSED(sgp_pool_add_pd(pool, in->rig->side[1].pd) == -1);
+	REFUSED(sgp_pool_remove_pd(pool, in->rig->side[0].pd) == -1);
+	REFUSED(!sgp_pool_import(pool, &import));
+	REFUSED(sgp_pool_unimport(pool, (struct sgp_import *)text) == -1);
+	REFUSED(sgp_sgl_append_addr(&sgl, pool, text, 1) == -1);
 	REFUSED(sgp_pool_destroy(pool) == -1);
 	REFUSED(!sgp_pool_create(in->rig->side[0].pd, &attr));
 	sgp_chunk_ref(in->held);
