@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "harness.h"
+#include "loopback.h"
 #include "null_device.h"
 #include "sgpool/sgpool.h"
 
@@ -99,7 +100,7 @@ static struct ibv_qp_cap cap(void)
 
 static void *ready(struct state *s, struct ibv_qp *qp)
 {
-	if (null_device_to_rts(qp) || null_device_adopt(qp, DEPTH, MAX_SGE, INLINE_MAX)) {
+	if (loopback_to_rts(qp, 0) || null_device_adopt(qp, DEPTH, MAX_SGE, INLINE_MAX)) {
 		fprintf(stderr, "bench_post: the queue pair does not come up\n");
 		exit(1);
 	}

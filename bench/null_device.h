@@ -22,7 +22,4 @@ int null_device_adopt(struct ibv_qp *qp, uint32_t depth, uint32_t max_sge, uint3
 /* Forget it. */
 void null_device_drop(struct ibv_qp *qp);
 
-/* A plain RC queue pair through INIT and RTR to RTS. Returns 0 or -1. */
-int null_device_to_rts(struct ibv_qp *qp);
-
 #endif
