@@ -263,9 +263,12 @@ void sw_run(struct sw_qp *qp)
 		     : qp->swqe[at & qp->sq.mask].done ? IBV_WC_SUCCESS
 						       : step(qp, at, &byte_len);
 
-		if (st == SW_SENT)
+		if (st == SW_SENT) {
+			qp->stalled = false;
 			continue;
+		}
 		if (st == SW_WAITING) {
+			qp->stalled = !qp->wait; /* a fault has had its chance */
 			qp->sq.next--;
 			if (!qp->remote)
 				qp->sq.una = qp->sq.next;
@@ -278,6 +281,7 @@ void sw_run(struct sw_qp *qp)
 		}
 		if (qp->wait)
 			sw_wait_stop(qp);
+		qp->stalled = false;
 		sw_complete_send(qp, at, (enum ibv_wc_status)st, byte_len);
 		if (st != IBV_WC_SUCCESS || qp->broken)
 			sw_qp_error(qp);

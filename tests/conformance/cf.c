@@ -161,7 +161,7 @@ void say_all(const char *what, struct ibv_cq *cq, int ms)
 
 #ifdef CF_TWO
 
-#define TOGETHER_MS 150
+#define TOGETHER_MS 100
 
 static struct rdma_event_channel *channel, *twin;
 static struct ibv_context *peer_context;
@@ -191,20 +191,27 @@ static bool readable_now(int fd, int ms)
 }
 
 /* Of the two channels that stand for one; if both have an event the nearer one comes first, so that
- * the order is always the same. */
+ * the order is always the same. Only a request is never one of two. */
 struct rdma_cm_event *next_event(struct rdma_event_channel *ec, int ms)
 {
 	int64_t until = now_ms() + (int64_t)ms * cf_patience / 100;
-	struct rdma_cm_event *e;
+	static struct rdma_cm_event *kept;
+	struct rdma_cm_event *e = kept;
 
+	kept = NULL;
+	if (e && ec == channel)
+		return e;
 	do {
 		if (readable_now(ec->fd, 1))
 			return rdma_get_cm_event(ec, &e) ? NULL : e;
-		if (twin && ec == channel && readable_now(twin->fd, 1)) {
-			if (readable_now(ec->fd, TOGETHER_MS))
-				return rdma_get_cm_event(ec, &e) ? NULL : e;
-			return rdma_get_cm_event(twin, &e) ? NULL : e;
-		}
+		if (!twin || ec != channel || !readable_now(twin->fd, 1))
+			continue;
+		if (rdma_get_cm_event(twin, &e))
+			return NULL;
+		if (e->event == RDMA_CM_EVENT_CONNECT_REQUEST || !readable_now(ec->fd, TOGETHER_MS))
+			return e;
+		kept = e;
+		return rdma_get_cm_event(ec, &e) ? NULL : e;
 	} while (now_ms() < until);
 	return NULL;
 }
