@@ -3,6 +3,7 @@
  * Connections that come in: accepted, and given to whom their first frame says. Who says nothing is
  * kept only while there are few like him.
  */
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -102,10 +103,32 @@ static void invite(int fd, struct sw_device *dev)
 		guests++;
 }
 
+/* Out of descriptors: whoever waits at the door would keep the thread awake, so he is let in and out
+ * by one that is kept for this. */
+static bool turn_away(int listener)
+{
+	static int spare = -1;
+	int fd = -1;
+
+	if (spare >= 0) {
+		close(spare);
+		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0)
+			close(fd);
+	}
+	spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	return fd >= 0;
+}
+
 void sw_net_accept(int listener, struct sw_device *dev)
 {
+	static bool ready;
 	int fd;
 
-	while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-		invite(fd, dev);
+	if (!ready)
+		ready = !turn_away(listener); /* the spare one is opened while there are some */
+	do {
+		while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
+			invite(fd, dev);
+	} while ((errno == EMFILE || errno == ENFILE) && turn_away(listener));
 }
