@@ -299,9 +299,10 @@ SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
  * drops its work requests silently then.
  *
  * First what has completed is taken from the device, and no post is on its way any more. Then each
- * operation and each receive that was posted comes out of sgp_poll() as IBV_WC_WR_FLUSH_ERR, each
+ * operation and each receive that the caller posted comes out of sgp_poll() as IBV_WC_WR_FLUSH_ERR, each
  * context exactly once, with its list as on any error; what was cancelled is let go. The caller's
  * receives are the caller's to post again; the room of one comes back when its flush has been polled.
+ * Receives of the library's (sgp_ep_attr.recv) are all posted again before this returns.
  * A completion of the old life that a provider still gives is recognised and ignored.
  *
  * A queue pair that had been initialised is in INIT then, as it was before (port, key, access

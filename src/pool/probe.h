@@ -8,6 +8,8 @@
  *      wait(pool, size, chunks)       somebody starts to wait
  *      exhausted(pool, size, chunks)  a get found too few
  *      doorbell(ep, requests, posted) requests go to the device, of so many that it then has
+ *      refill(queue, taken, offered)  receives went to the device, of an endpoint or shared
+ *      dry(queue, size, chunks)       a pool had too little for a receive
  *      refused(ep, errno, posted)     a post was refused
  *      failed(ep, status, vendor_err) a completion that is not a success is handed out
  */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 
 void sgp_fill_datagram(const struct sgp_slot *slot, struct sgp_wc *wc)
 {
@@ -37,6 +38,8 @@ struct ibv_ah *sgp_create_ah_from_wc(struct ibv_pd *pd, const struct sgp_wc *wc,
 	struct ibv_wc raw;
 	struct ibv_ah *ah;
 
+	if (sgp_check_fork())
+		return NULL;
 	if (!pd || !wc || !wc->src_qp || wc->status != IBV_WC_SUCCESS)
 		return sgp_fail_null(EINVAL, "address of a datagram: a protection domain and a "
 					     "datagram's completion are needed");

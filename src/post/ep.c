@@ -327,6 +327,8 @@ static void count_refills(const struct sgp_refill *r, struct sgp_ep_stats *stats
 
 int sgp_ep_refill(struct sgp_ep *ep)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!ep || !ep->refill || !ep->qp)
 		return sgp_fail(EINVAL, "refill: an open endpoint with receives of its own is "
 					"needed");

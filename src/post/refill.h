@@ -90,6 +90,10 @@ struct sgp_refill *sgp_refill_make(struct sgp_side *side, const struct sgp_recv_
  */
 void sgp_refill_free(struct sgp_refill *r);
 
+/* For refill_make.c: what is held for the next receive goes back; a waiter's ready(). */
+void sgp_refill_drop_held(struct sgp_refill *r);
+void sgp_refill_ready(struct sgp_waiter *waiter);
+
 /* Of each receive. */
 int sgp_refill_chunks(const struct sgp_recv_part *parts, int n);
 

@@ -15,6 +15,7 @@
 #include "pool/served.h"
 #include "post/ep.h"
 #include "post/refill.h"
+#include "post/srq.h"
 
 /* Remember what the queue pair's INIT was made of, to give it again. Nothing, if it was not made. */
 static int query(struct sgp_ep *ep)
@@ -99,6 +100,8 @@ static int to_reset(struct sgp_ep *ep)
 		sgp_cq_keep_all_locked(cq);
 		sgp_cq_flush_locked(cq, ep, !ep->refill);
 		renew_locked(ep);
+		if (ep->srq)
+			sgp_srq_qp_reset_locked(ep);
 	} else if (cq->pending) {
 		sgp_cq_wake(cq);
 	}

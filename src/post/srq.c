@@ -290,3 +290,15 @@ void sgp_srq_qp_gone_locked(struct sgp_ep *ep)
 	sgp_seat_list_locked(ep->cq, ep->seat);
 	sgp_cq_refill_locked(ep->cq);
 }
+
+void sgp_srq_qp_reset_locked(struct sgp_ep *ep)
+{
+	struct sgp_srq *srq = ep->srq;
+
+	sgp_lock(&srq->side.lock);
+	ep->joined_at = srq->newest_done;
+	find_lost(srq);
+	sgp_unlock(&srq->side.lock);
+	sgp_seat_list_locked(ep->cq, ep->seat);
+	sgp_cq_refill_locked(ep->cq);
+}

@@ -124,6 +124,10 @@ void sgp_srq_leave(struct sgp_ep *ep);
 /* The queue pair stands: completions that bear its number are ep's. */
 void sgp_srq_qp_made(struct sgp_ep *ep);
 
+/* The queue pair went through RESET, and the completion queue was polled empty behind it. The queue's
+ * lock is held. */
+void sgp_srq_qp_reset_locked(struct sgp_ep *ep);
+
 /* The queue pair is destroyed and the completion queue polled empty. The queue's lock is held. */
 void sgp_srq_qp_gone_locked(struct sgp_ep *ep);
 

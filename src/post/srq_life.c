@@ -168,6 +168,8 @@ struct sgp_srq *sgp_srq_create(const struct sgp_srq_attr *attr)
 	struct sgp_srq *srq;
 	int max_sge;
 
+	if (sgp_check_fork())
+		return NULL;
 	if (check_attr(attr, &dev))
 		return NULL;
 	max_sge = attr->max_sge        ? attr->max_sge
@@ -225,6 +227,8 @@ int sgp_srq_destroy(struct sgp_srq *srq)
 	unsigned int users;
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!srq)
 		return sgp_fail(EINVAL, "no shared receive queue");
 	pthread_mutex_lock(&srq->seats_lock);
@@ -257,6 +261,8 @@ struct ibv_srq *sgp_srq_ibv(const struct sgp_srq *srq)
 
 int sgp_srq_refill(struct sgp_srq *srq)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!srq || !srq->refill)
 		return sgp_fail(EINVAL, "refill: a shared receive queue with receives of its own "
 					"is needed");
@@ -265,6 +271,8 @@ int sgp_srq_refill(struct sgp_srq *srq)
 
 int sgp_srq_event(struct sgp_srq *srq, const struct ibv_async_event *event)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!srq || !event)
 		return sgp_fail(EINVAL, "event: a shared receive queue and an event are needed");
 	if (event->event_type != IBV_EVENT_SRQ_LIMIT_REACHED || event->element.srq != srq->srq)
@@ -285,6 +293,8 @@ int sgp_srq_stats(struct sgp_srq *srq, struct sgp_srq_stats *stats)
 {
 	const struct sgp_refill *r;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!srq || !stats)
 		return sgp_fail(EINVAL, "statistics: a shared receive queue and room for them "
 					"are needed");
@@ -335,6 +345,8 @@ int sgp_srq_post_recvv(struct sgp_srq *srq, void *context, struct sgp_sgl *sgl)
 	void *untaken;
 	int ret, err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!srq || srq->refill || !sgl || !sgl->num_sge || sgl->flags & SGP_SGL_FOREIGN)
 		return sgp_fail(EINVAL, "receive: a shared receive queue without receives of its "
 					"own and a list of chunks are needed");

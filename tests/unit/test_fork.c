@@ -78,6 +78,7 @@ struct inherited {
 	struct rig *rig;
 	struct sgp_chunk *held, *shared;
 	struct sgp_window *window;
+	struct sgp_srq *srq;
 	uint64_t calls; /* of verbs, in the parent */
 };
 
@@ -159,7 +160,25 @@ static int queue_calls(struct inherited *in)
 	REFUSED(sgp_post_invalidate(side->ep, NULL, in->window, 0) == -1);
 	REFUSED(!sgp_window_create(side->ep));
 	REFUSED(sgp_window_destroy(in->window) == -1);
+	REFUSED(sgp_ep_refill(side->ep) == -1);
+	REFUSED(!sgp_create_ah_from_wc(side->pd, side->wc, 1));
 	sgp_sgl_clear(&sgl);
+	return 0;
+}
+
+static int shared_queue_calls(struct inherited *in)
+{
+	struct sgp_srq_attr attr = {.pd = in->rig->side[0].pd, .depth = 1};
+	struct ibv_async_event event = {.event_type = IBV_EVENT_SRQ_ERR};
+	struct sgp_srq_stats stats;
+	SGP_SGL(sgl, 1);
+
+	REFUSED(!sgp_srq_create(&attr));
+	REFUSED(sgp_srq_post_recvv(in->srq, NULL, &sgl) == -1);
+	REFUSED(sgp_srq_refill(in->srq) == -1);
+	REFUSED(sgp_srq_event(in->srq, &event) == -1);
+	REFUSED(sgp_srq_stats(in->srq, &stats) == -1);
+	REFUSED(sgp_srq_destroy(in->srq) == -1);
 	return 0;
 }
 
@@ -179,6 +198,8 @@ static int call_everything(void *arg)
 
 	if (!ret)
 		ret = queue_calls(in);
+	if (!ret)
+		ret = shared_queue_calls(in);
 	if (ret)
 		return ret;
 	exiting = in;
@@ -198,6 +219,8 @@ START_TEST(test_child_may_do_nothing)
 	sgp_chunk_ref(in.shared);
 	in.window = sgp_window_create(rig.side[0].ep);
 	ck_assert_ptr_nonnull(in.window);
+	in.srq = sgp_srq_create(&(struct sgp_srq_attr){.pd = rig.side[0].pd, .depth = 1});
+	ck_assert_ptr_nonnull(in.srq);
 	rig_post_recv(&rig.side[1], NULL);
 	rig_post_send(&rig.side[0], NULL, 3); /* still on its way as far as we know */
 	in.calls = sv_calls("any");
@@ -211,6 +234,7 @@ START_TEST(test_child_may_do_nothing)
 	ck_assert_int_eq(*(char *)(uintptr_t)rig.side[1].wc[0].sgl.sge[0].addr, 3);
 	ck_assert_int_eq(*(char *)sgp_chunk_addr(in.held), 1);
 	ck_assert_int_eq(sgp_window_destroy(in.window), 0);
+	ck_assert_int_eq(sgp_srq_destroy(in.srq), 0);
 	ck_assert_int_eq(sgp_chunk_put(in.held), 0);
 	ck_assert_int_eq(sgp_chunk_put(in.shared), 0);
 	ck_assert_int_eq(sgp_chunk_put(in.shared), 0);

@@ -396,6 +396,37 @@ START_TEST(what_is_lost_is_held_counted_and_replaced)
 }
 END_TEST
 
+/* The same of an endpoint that was reset meanwhile. */
+START_TEST(a_reset_loses_nothing_of_the_others)
+{
+	bool takes_more = !strcmp(roce[_i], "rxe");
+
+	open_world(roce[_i], (struct world_attr){.depth = 4});
+	add(0);
+	ck_assert_int_eq(sv_faults("completion drop at 0", NULL), 0);
+	send_on(0, 1);
+	sv_faults_clear();
+	drop_all(w.cq[0], w.wc[0]);
+	for (int i = 0; i < 10; i++)
+		exchange(0, i);
+	ck_assert_uint_eq(stats().lost, 0);
+	for (int j = 0; j < 2; j++)
+		ck_assert_msg(!sgp_ep_reset(j ? w.in[0] : w.out[0]), "%s", sgp_errmsg());
+	ck_assert_uint_eq(stats().lost, 1);
+	check_posted(takes_more ? 5 : 4);
+	for (int j = 0; j < 2; j++) {
+		struct ibv_qp *qp = sgp_ep_qp(j ? w.in[0] : w.out[0]);
+
+		ck_assert_int_eq(plain_join(qp, sgp_ep_qp(j ? w.out[0] : w.in[0])->qp_num, 7, 1),
+				 0);
+	}
+	for (int i = 0; i < 10; i++)
+		exchange(0, i);
+	check_posted(takes_more ? 5 : 4);
+	close_world();
+}
+END_TEST
+
 /* A completion that comes when its endpoint is gone belongs to nobody, and its memory comes home. */
 START_TEST(a_late_completion_is_an_orphan)
 {
@@ -749,6 +780,7 @@ int main(void)
 	tcase_add_loop_test(tc, what_slow_consumers_put_is_posted_at_once, 0, 2 * NROCE);
 	tcase_add_loop_test(tc, sleepers_on_both_queues_wake, 0, 4);
 	tcase_add_loop_test(tc, what_is_lost_is_held_counted_and_replaced, 0, NROCE);
+	tcase_add_loop_test(tc, a_reset_loses_nothing_of_the_others, 0, NROCE);
 	tcase_add_test(tc, a_late_completion_is_an_orphan);
 	tcase_add_loop_test(tc, a_refused_receive_is_posted_by_the_next_poll, 0, NROCE);
 	tcase_add_loop_test(tc, the_limit_is_told_and_set_again, 0, NROCE);
