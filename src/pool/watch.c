@@ -265,7 +265,7 @@ static void got_one(struct sgp_pool *pool, struct sgp_chunk *chunk, const struct
 	struct sgp_slab *slab = sgp_slab_of(chunk);
 
 	show(chunk);
-	if (pool->watch & SGP_WATCH_MEMCHECK) {
+	if (pool->watch & SGP_WATCH_MEMCHECK && !sgp_is_for_peers(slab)) {
 		VALGRIND_MEMPOOL_ALLOC(pool, chunk->addr, slab->cut.size);
 		/* A device's writes are not seen by memcheck. */
 		VALGRIND_MAKE_MEM_DEFINED(chunk->addr, slab->cut.size);
@@ -305,7 +305,7 @@ void sgp_watch_put_slowly(struct sgp_pool *pool, struct sgp_chunk *const chunks[
 	}
 	for (size_t i = 0; i < n; i++) {
 		fill(chunks[i]);
-		if (pool->watch & SGP_WATCH_MEMCHECK)
+		if (pool->watch & SGP_WATCH_MEMCHECK && !sgp_is_for_peers(sgp_slab_of(chunks[i])))
 			VALGRIND_MEMPOOL_FREE(pool, chunks[i]->addr);
 		hide(chunks[i]);
 	}

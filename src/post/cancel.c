@@ -18,6 +18,7 @@
 #include <errno.h>
 
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/served.h"
 #include "post/ep.h"
 #include "post/wr.h"
@@ -98,6 +99,8 @@ int sgp_cancel(struct sgp_ep *ep, void *context)
 {
 	int ret;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!ep)
 		return sgp_fail(EINVAL, "no endpoint");
 	sgp_served_hold();

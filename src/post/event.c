@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "post/ep.h"
 
 int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
@@ -43,6 +44,8 @@ static void stop_locked(struct sgp_cq *cq, const struct ibv_qp *qp)
 
 int sgp_cq_event(struct sgp_cq *cq, const struct ibv_async_event *event)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!cq || !event)
 		return sgp_fail(EINVAL, "event: a completion queue and an event are needed");
 	sgp_lock(&cq->lock);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/served.h"
 #include "post/ep.h"
 #include "post/refill.h"
@@ -128,6 +129,8 @@ int sgp_ep_reset(struct sgp_ep *ep)
 	bool was_made;
 	int err;
 
+	if (sgp_check_fork())
+		return -1;
 	if (!ep || !ep->qp)
 		return sgp_fail(EINVAL, "reset: an open endpoint is needed");
 	if (query(ep))

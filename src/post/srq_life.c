@@ -6,6 +6,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "pool/mode.h"
 #include "pool/served.h"
 #include "post/checked.h"
 #include "post/plan.h"

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "rig.h"
+#include "sgpool/srq.h"
 #include "sgpool/window.h"
 
 static enum ibv_fork_status fork_status = IBV_FORK_UNNEEDED;
@@ -132,6 +133,7 @@ static int queue_calls(struct inherited *in)
 	struct rig_side *side = &in->rig->side[0];
 	struct sgp_cq_attr cq = {.cqe = 4};
 	struct sgp_ep_attr ep = {.cq = side->cq, .pd = side->pd};
+	struct sgp_srq_attr srq = {.pd = side->pd, .depth = 1};
 	struct sgp_ep_info info;
 	struct sgp_ep_stats stats;
 	SGP_SGL(sgl, 1);
@@ -150,6 +152,10 @@ static int queue_calls(struct inherited *in)
 	REFUSED(sgp_ep_submit(side->ep) == -1);
 	REFUSED(sgp_ep_sync(side->ep) == -1);
 	REFUSED(sgp_ep_query(side->ep, &info) == -1);
+	REFUSED(sgp_cancel(side->ep, NULL) == -1);
+	REFUSED(sgp_ep_reset(side->ep) == -1);
+	REFUSED(sgp_ep_refill(side->ep) == -1);
+	REFUSED(!sgp_srq_create(&srq));
 	REFUSED(sgp_ep_stats(side->ep, &stats) == -1);
 	REFUSED(sgp_ep_close(side->ep, -1) == -1);
 	REFUSED(sgp_ep_destroy(side->ep) == -1);
