@@ -66,8 +66,7 @@ struct sw_persona {
 	bool any_opcode;     /* post_send takes any opcode; the engine complains */
 	bool checks_atomic;  /* post_send refuses an atomic that isn't aligned */
 	bool recv_grh;       /* IBV_WC_GRH in every receive's completion */
-	bool inline_rounded; /* the inline room is at least that of the SGEs */
-	bool inline_given;   /* ... even where none was asked for */
+	bool inline_rounded; /* the inline room is at least that of the SGEs, asked for or not */
 	bool reads_wait;     /* a READ without resources waits for ever */
 	bool flush_as_send;  /* a flushed receive says opcode 0: law 2.11 */
 	bool overrun_lives;  /* a full CQ loses completions, with an event each, and lives on */

@@ -188,11 +188,9 @@ static struct sw_qp *new_qp(struct ibv_context *c, struct ibv_pd *pd, struct sw_
 	qp->cap = a->cap;
 	if (a->srq)
 		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
-	if (dev->p.inline_rounded && a->cap.max_inline_data &&
+	if (dev->p.inline_rounded &&
 	    qp->cap.max_inline_data < qp->cap.max_send_sge * sizeof(struct ibv_sge))
 		qp->cap.max_inline_data = qp->cap.max_send_sge * (uint32_t)sizeof(struct ibv_sge);
-	if (dev->p.inline_given && qp->cap.max_inline_data < qp->cap.max_send_sge * 16)
-		qp->cap.max_inline_data = qp->cap.max_send_sge * 16;
 	if (sq_init(qp) ||
 	    sw_rq_init(&qp->rq, qp->cap.max_recv_wr, sw_sge_room(dev, qp->cap.max_recv_sge)) ||
 	    (builder && sw_builder_new(qp)))

@@ -71,7 +71,7 @@ def table():
         # The client sends inline though it asked for no room: not every device has some.
         "rdma_xserver": Program("rdma_xserver -p {port} -c r",
                                 "rdma_xclient -s " + ADDRESS + " -p {port} -c r",
-                                r"^rdma_xclient: end 0$", r"^rdma_xserver: end 0$", like="mlx4"),
+                                r"^rdma_xclient: end 0$", r"^rdma_xserver: end 0$", like="rxe"),
         "rdma_xserver-xrc": Program("rdma_xserver -p {port} -c x",
                                     "rdma_xclient -s " + ADDRESS + " -p {port} -c x",
                                     r"^rdma_xclient: end 0$", r"^rdma_xserver: end 0$", like="mlx4"),
