@@ -4,7 +4,7 @@
 # Traffic over a wire that loses packets, goes down and up, and between programs that are killed and
 # come back: nothing is lost, nothing is stuck, the memory stays flat; trouble.c looks at all of that
 # from inside. SGP_TROUBLE is that program, SGP_TROUBLE_SECONDS the time to go on for (60). The
-# machine is one with a wire: v0 and v1, 10.0.0.1 and 10.0.0.2.
+# machine is one with a wire: v0 and v1, 10.0.0.1 and 10.0.0.2; v0p is the far end of v0.
 #
 #	a	eight messages deep, and memory that is too little for it
 #	b	a queue depth of 1
@@ -101,13 +101,13 @@ lose_some() {
 	lose_nothing
 }
 
-# The routes of a link go with it, see scripts/vm-init.
-link_down_and_up() {
-	ip link set v0 down
-	sleep 2
-	ip link set v0 up
-	ip route replace 10.0.0.2 dev v0 src 10.0.0.1 table 10
-	check_traffic "the link was down"
+# Short, so that connections may live through it, and too long for that.
+link_down_and_up() { # SECONDS
+	ip link set v0p down
+	sleep "$1"
+	check "the link is down" grep -q DOWN "/sys/class/infiniband/${SGP_VM_DEVICES%% *}/ports/1/state"
+	ip link set v0p up
+	check_traffic "the link was down for $1 s"
 }
 
 # Of each pair one end lives through all of it.
@@ -153,7 +153,8 @@ check_traffic "at first"
 show_that_loss_hits
 while ((SECONDS < end)); do
 	lose_some
-	link_down_and_up
+	link_down_and_up 2
+	link_down_and_up 10
 	kill_and_restart
 done
 stop
