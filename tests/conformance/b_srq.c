@@ -244,6 +244,7 @@ void b_ud_no_receive(void)
 	open_ud(&b, cf_peer_context(), 7);
 	say_post("post", ud_send(&a, &b, 7, 9));
 	say_wc("send", a.cq, 500);
+	cf_sleep(200); /* it has arrived, and was lost */
 	ud_recv(&b, 5, 200);
 	say_wc("late", b.cq, 300);
 }
