@@ -48,6 +48,10 @@ static bool struck(struct sw_cq *cq, struct sw_cqe *cqe)
 	struct sw_strike s = SW_STRIKE(SW_COMPLETION);
 	struct sw_cqe twin = *cqe;
 
+	if (cqe->srq) { /* whose slot is given back once, and the queue pair has none for it */
+		twin.srq = NULL;
+		twin.qp = NULL;
+	}
 	switch (s.action) {
 	case SW_DROP:
 		return true;
@@ -56,11 +60,9 @@ static bool struck(struct sw_cq *cq, struct sw_cqe *cqe)
 	case SW_SWAP:
 		return hold(cq, cqe, 8, true);
 	case SW_DUPLICATE:
-		twin.srq = NULL; /* its slot is given back once */
 		sw_cq_insert(cq, &twin);
 		return false;
 	case SW_ECHO:
-		twin.srq = NULL;
 		(void)hold(cq, &twin, s.arg, false);
 		return false;
 	case SW_STATUS:

@@ -87,10 +87,30 @@ static void check_endpoint(const struct model_ep *e)
 
 	check_side(e, &e->ep->send, false, &quarantined);
 	check_side(e, &e->ep->recv, true, &quarantined);
+	CHECK(!e->shared || e->ep->recv.head == e->ep->recv.tail);
 	if (e->ep->refill)
 		count_refill(e->ep->refill);
 	CHECK(sgp_ep_stats(e->ep, &stats) == 0);
 	CHECK(stats.quarantined == quarantined || e->ep->stuck);
+}
+
+/* The slots of the shared queue: of the device, on their way to the caller, or lost. */
+static void check_shared(struct sgp_srq *srq)
+{
+	uint32_t out = 0;
+
+	for (uint32_t i = 0; i <= srq->side.mask; i++) {
+		const struct sgp_slot *slot = &srq->side.slot[i];
+
+		if (!atomic_load_explicit(&slot->tag, memory_order_relaxed))
+			continue;
+		out++;
+		CHECK(slot->context == SHARED);
+		for (int j = 0; j < slot->num_chunk; j++)
+			count(slot->chunk[j]);
+	}
+	CHECK(out == srq->outstanding);
+	count_refill(srq->refill);
 }
 
 /* What is in no slot any more was never to be told of, and has succeeded. */
@@ -124,12 +144,15 @@ void check_world(void)
 	for (int i = 0; i < w.eps; i++)
 		if (w.ep[i].ep)
 			check_endpoint(&w.ep[i]);
+	if (w.srq)
+		check_shared(w.srq);
 	retire_silent();
 	CHECK(sgp_pool_stats(w.pool, &stats) == 0);
 	for (int i = 0; i < CHUNKS; i++) {
 		live += refs[i] != 0;
 		CHECK(!refs[i] || sgp_slab_of(w.source)->chunks[i].refs == refs[i] - 1);
 	}
+	CHECK(stats.findings == 0);
 	CHECK(stats.live == live && stats.free + stats.live == stats.chunks);
 	if (check % 64 == 0) {
 		const char *wrong = sgp_pool_check(w.pool);

@@ -14,6 +14,7 @@
 #define POST_MODEL_H
 
 #include "post/ep.h"
+#include "post/srq.h"
 #include "rnd.h"
 #include "sgpool/sgpool.h"
 #include "sgpool/softverbs.h"
@@ -28,6 +29,8 @@ enum {
 	LIST = 8,    /* holds of the longest list */
 	CHAIN = 4,   /* lists posted at once */
 };
+
+#define SHARED ((void *)(uintptr_t)(EPS + 1))
 
 /* An operation that was accepted. */
 struct op {
@@ -45,7 +48,9 @@ struct op {
 struct model_ep {
 	struct sgp_ep *ep;
 	bool closed;
-	bool ring; /* its receives are the library's, with the number of the endpoint + 1 as context */
+	/* Its receives are the library's, with the endpoint's number + 1 as context; or the shared
+	 * queue's, with SHARED. */
+	bool ring, shared;
 };
 
 struct world {
@@ -62,6 +67,7 @@ struct world {
 	struct ibv_pd *pd;
 	struct sgp_pool *pool;
 	struct sgp_cq *cq;
+	struct sgp_srq *srq; /* NULL: not in this era */
 	struct sgp_wc *wc;
 	struct sgp_chunk *source, *target; /* what peers READ and WRITE */
 	struct model_ep ep[EPS];

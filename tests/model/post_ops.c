@@ -140,7 +140,7 @@ static void check_refusal(const struct model_ep *e, int err, bool send)
 static void do_recv(void)
 {
 	struct model_ep *e = some_ep();
-	struct op *op = e && !e->ring ? new_op(e) : NULL;
+	struct op *op = e && !e->ring && !e->shared ? new_op(e) : NULL;
 	SGP_SGL(sgl, LIST);
 
 	if (!op || !make_list(&sgl, 1 + (int)pick((uint32_t)w.max_sge), true))
@@ -305,11 +305,17 @@ static void check_stamp(const struct sgp_sgl *sgl)
 /* One of the library's receives: nobody knows what its chunks are before. */
 static void take_ring(struct sgp_wc *wc)
 {
-	struct model_ep *e = &w.ep[(uintptr_t)wc->context - 1];
+	const struct model_ep *e = w.ep;
 
+	if (wc->context == SHARED)
+		while (e < w.ep + w.eps && e->ep != wc->ep)
+			e++;
+	else
+		e += (uintptr_t)wc->context - 1;
 	w.count.told++;
 	w.count.errors += wc->status != IBV_WC_SUCCESS;
-	CHECK(wc->ep == e->ep && e->ring && wc->opcode & IBV_WC_RECV && wc->error != ECANCELED);
+	CHECK(e < w.ep + w.eps && (wc->context == SHARED ? e->shared : e->ring));
+	CHECK(wc->ep == e->ep && wc->opcode & IBV_WC_RECV && wc->error != ECANCELED);
 	if (wc->status != IBV_WC_SUCCESS)
 		CHECK(wc->sgl.num_chunk >= 1 && wc->sgl.length % CHUNK == 0);
 	else if (wc->opcode == IBV_WC_RECV) {
@@ -564,7 +570,7 @@ static void do_overrun(void)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
-	if (!w.small_cq || !one_in(100))
+	if (!w.small_cq || !one_in(15))
 		return;
 	w.faulty = true;
 	CHECK(sv_faults("completion duplicate", NULL) == 0);

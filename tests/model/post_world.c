@@ -13,16 +13,28 @@ static const char *const personas[] = {"soft", "rxe", "mlx4", "mlx5", "hns"};
 
 /* Each alone or some together, at these rates or not at all. */
 static const char *const faults[] = {
-	"completion drop chance 0.03",       "completion delay 3 chance 0.2",
-	"completion delay 40 chance 0.05",   "completion duplicate chance 0.1",
-	"completion echo 2 chance 0.1",      "completion echo 60 chance 0.1",
-	"completion swap chance 0.2",        "completion status 5 chance 0.02",
-	"completion status 12 chance 0.02",  "post_send fail ENOMEM chance 0.1",
-	"post_send midway chance 0.1",       "post_send doorbell EIO chance 0.1",
-	"post_recv fail ENOMEM chance 0.1",  "post_recv doorbell EIO chance 0.1",
-	"message kill chance 0.02",          "modify_qp fail EIO chance 0.2",
-	"query_qp fail EIO chance 0.2",      "create_qp fail ENOMEM chance 0.3",
-	"destroy_qp fail EBUSY chance 0.3",  "poll_cq fail EIO chance 0.05",
+	"completion drop chance 0.03",
+	"completion delay 3 chance 0.2",
+	"completion delay 40 chance 0.05",
+	"completion duplicate chance 0.1",
+	"completion echo 2 chance 0.1",
+	"completion echo 60 chance 0.1",
+	"completion swap chance 0.2",
+	"completion status 5 chance 0.02",
+	"completion status 12 chance 0.02",
+	"post_send fail ENOMEM chance 0.1",
+	"post_send midway chance 0.1",
+	"post_send doorbell EIO chance 0.1",
+	"post_recv fail ENOMEM chance 0.1",
+	"post_recv doorbell EIO chance 0.1",
+	"post_srq_recv fail ENOMEM chance 0.1",
+	"post_srq_recv doorbell EIO chance 0.1",
+	"message kill chance 0.02",
+	"modify_qp fail EIO chance 0.2",
+	"query_qp fail EIO chance 0.2",
+	"create_qp fail ENOMEM chance 0.3",
+	"destroy_qp fail EBUSY chance 0.3",
+	"poll_cq fail EIO chance 0.05",
 	"req_notify_cq fail EIO chance 0.2",
 };
 
@@ -61,7 +73,10 @@ void make_endpoint(struct model_ep *e)
 		.pool = w.pool, .size = CHUNK, .n = 1 + (int)pick((uint32_t)w.max_sge)};
 
 	CHECK(!e->ep);
-	e->ring = one_in(3);
+	e->shared = w.srq && one_in(3);
+	e->ring = !e->shared && one_in(3);
+	if (e->shared)
+		attr.srq = w.srq;
 	if (e->ring) {
 		attr.recv = &part;
 		attr.num_recv = 1;
@@ -96,6 +111,8 @@ void take_events(void)
 		if (event.event_type == IBV_EVENT_CQ_ERR)
 			w.dead = true;
 		CHECK(sgp_cq_event(w.cq, &event) == 0);
+		if (w.srq)
+			CHECK(sgp_srq_event(w.srq, &event) == 0);
 		ibv_ack_async_event(&event);
 	}
 }
@@ -125,6 +142,23 @@ static void open_device(void)
 			w.verbs = ibv_open_device(list[i]);
 	ibv_free_device_list(list);
 	CHECK(w.verbs != NULL);
+}
+
+/* In every other era: a shared receive queue. */
+static void make_shared(void)
+{
+	struct sgp_recv_part part = {.pool = w.pool, .size = CHUNK, .n = 1 + (int)pick(2)};
+	struct sgp_srq_attr attr = {
+		.flags = w.flags & SGP_CQ_SINGLE_THREADED ? SGP_SRQ_SINGLE_THREADED : 0,
+		.pd = w.pd,
+		.recv = &part,
+		.num_recv = 1,
+		.context = SHARED,
+		.depth = 1 + pick(16)};
+
+	w.srq = NULL;
+	if (one_in(2))
+		CHECK((w.srq = sgp_srq_create(&attr)) != NULL);
 }
 
 void era_begin(void)
@@ -161,6 +195,7 @@ void era_begin(void)
 	CHECK((w.source = sgp_pool_get(w.pool, CHUNK, 0)) != NULL);
 	CHECK((w.target = sgp_pool_get(w.pool, CHUNK, 0)) != NULL);
 	memset(sgp_chunk_addr(w.source), 's', CHUNK);
+	make_shared();
 	memset(w.ep, 0, sizeof w.ep);
 	for (int i = 0; i < w.eps; i++) {
 		make_endpoint(&w.ep[i]);
@@ -187,6 +222,8 @@ void era_end(void)
 	for (int i = 0; i < w.eps; i++)
 		if (w.ep[i].ep)
 			CHECK(sgp_ep_destroy(w.ep[i].ep) == 0);
+	if (w.srq)
+		CHECK(sgp_srq_destroy(w.srq) == 0);
 	w.count.stale += w.cq->stale;
 	while (w.nheld)
 		drop_held(0);
