@@ -12,9 +12,14 @@
 struct cf cf;
 int cf_patience = 100;
 
+/* Another process takes its time, on a loaded machine, whatever the device does. */
 void cf_sleep(int ms)
 {
+#ifdef CF_TWO
+	usleep((useconds_t)ms * 1000);
+#else
 	usleep((useconds_t)(ms * cf_patience * 10));
+#endif
 }
 
 void say(const char *fmt, ...)

@@ -80,8 +80,8 @@ struct pair {
 void pair_make(struct pair *p);    /* up to rdma_create_qp on both ends */
 void pair_connect(struct pair *p); /* make, and connected */
 void cf_need(bool ok, const char *what);
-/* All waits are this many percent of what they say: on a device that needs no time, the less the
- * better. */
+/* All waits are this many percent of what they say (but for sleeps where there are two processes): on
+ * a device that needs no time, the less the better. */
 extern int cf_patience;
 void cf_sleep(int ms);
 struct ibv_context *cf_open(void);
