@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "ends.h"
 
 #include "cli/cli.h"
@@ -154,16 +155,11 @@ int main(void)
 {
 	Suite *suite = suite_create("hostile");
 	TCase *tc = tcase_create("hostile");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, ends_setup, ends_teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, hostile_hello);
 	tcase_add_loop_test(tc, hostile_messages, 0, sizeof lies / sizeof *lies);
 	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "ends.h"
 
 #include "cli/cli.h"
@@ -204,8 +205,6 @@ int main(void)
 {
 	Suite *suite = suite_create("transfer");
 	TCase *tc = tcase_create("transfer");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, ends_setup, ends_teardown);
 	tcase_set_timeout(tc, 60);
@@ -215,8 +214,5 @@ int main(void)
 	tcase_add_test(tc, busy);
 	tcase_add_loop_test(tc, faults, 0, sizeof calls / sizeof *calls);
 	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "cli/wire.h"
 
 enum {
@@ -235,8 +236,6 @@ int main(void)
 {
 	Suite *suite = suite_create("wire");
 	TCase *tc = tcase_create("wire");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_test(tc, hello_round_trip);
 	tcase_add_test(tc, hello_hostile);
@@ -245,8 +244,5 @@ int main(void)
 	tcase_add_test(tc, data_hostile);
 	tcase_add_test(tc, ends_hostile);
 	suite_add_tcase(suite, tc);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "heap_rig.h"
 
 /* ---- the C library's rules ---- */
@@ -418,8 +419,6 @@ int main(void)
 {
 	Suite *suite = suite_create("heap");
 	TCase *tc = tcase_create("heap");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 120);
@@ -440,8 +439,5 @@ int main(void)
 	tcase_add_test(tc, test_destructors_in_any_order);
 	tcase_add_test(tc, test_forked_child);
 	tcase_add_test(tc, test_the_programs_malloc);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

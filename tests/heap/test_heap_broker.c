@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "heap_rig.h"
 
 #define MOST   MIB
@@ -137,8 +138,6 @@ int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("heap broker");
 	TCase *tc = tcase_create("broker");
-	SRunner *runner;
-	int failed;
 
 	if (argc > 1)
 		operations = strtoul(argv[1], NULL, 10);
@@ -147,9 +146,5 @@ int main(int argc, char **argv)
 	tcase_set_timeout(tc, 1800);
 	tcase_add_test(tc, test_broker);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "heap_rig.h"
 
 static void send_slice(void *obj, size_t offset, size_t length, int flags)
@@ -274,8 +275,6 @@ int main(void)
 {
 	Suite *suite = suite_create("heap posts");
 	TCase *tc = tcase_create("heap");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 120);
@@ -289,8 +288,5 @@ int main(void)
 	tcase_add_test(tc, test_receives);
 	tcase_add_test(tc, test_reads);
 	tcase_add_test(tc, test_closed_with_sinks);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "heap_rig.h"
 
 #define THREADS 4
@@ -291,8 +292,6 @@ int main(int argc, char **argv)
 {
 	Suite *suite = suite_create("heap traffic");
 	TCase *tc = tcase_create("traffic");
-	SRunner *runner;
-	int failed;
 
 	if (argc > 1)
 		operations = strtoul(argv[1], NULL, 10);
@@ -301,9 +300,5 @@ int main(int argc, char **argv)
 	tcase_set_timeout(tc, 1800);
 	tcase_add_test(tc, test_traffic);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -22,6 +22,8 @@
 
 #include <check.h>
 
+#include "../suite.h"
+
 enum {
 	CHUNKS = 3,
 	BUFFER = 6,
@@ -417,15 +419,9 @@ int main(void)
 {
 	Suite *suite = suite_create("pool protocol");
 	TCase *tc = tcase_create("protocol");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_protocol);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections within one process: the asynchronous flow in one thread, the synchronous one in two.
  */
+#include "../suite.h"
 #include "cm_rig.h"
 
 START_TEST(test_connect)
@@ -252,8 +253,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs cm");
 	TCase *t = tcase_create("cm");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, test_connect);
@@ -267,8 +266,5 @@ int main(void)
 	tcase_add_test(t, test_nonblocking);
 	tcase_add_test(t, test_sync);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections of every persona, of datagrams, on other channels; and ends that nobody answers. */
+#include "../suite.h"
 #include "cm_rig.h"
 
 /* Whoever the device is taken for, connecting, sending and parting work. */
@@ -214,8 +215,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs cm_ends");
 	TCase *t = tcase_create("cm_ends");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_loop_test(t, test_personas, 0, (int)(sizeof personas / sizeof *personas));
@@ -225,8 +224,5 @@ int main(void)
 	tcase_add_test(t, test_migrate);
 	tcase_add_test(t, test_unanswered_goodbye);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "cm_rig.h"
 #include "pair.h"
 
@@ -101,9 +102,7 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs early");
 	TCase *cm = tcase_create("cm"), *t = tcase_create("close");
-	SRunner *r = srunner_create(s);
 	char world[32];
-	int failed;
 
 	snprintf(world, sizeof world, "early%d", (int)getpid());
 	setenv("SGP_SOFTVERBS_NET", "local", 1);
@@ -116,8 +115,5 @@ int main(void)
 	tcase_add_test(t, test_close_first_strictly);
 	suite_add_tcase(s, cm);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

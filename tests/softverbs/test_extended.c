@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Shared receive queues, datagrams, and the extended verbs with the switch that hides them. */
+#include "../suite.h"
 #include "pair.h"
 
 static void open_with_srq(struct pair *p, uint32_t depth)
@@ -397,8 +398,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs extended");
 	TCase *t = tcase_create("extended");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_test(t, test_srq);
 	tcase_add_test(t, test_srq_waiting_senders);
@@ -410,8 +409,5 @@ int main(void)
 	tcase_add_test(t, test_parent_domain);
 	tcase_add_test(t, test_hidden);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -2,6 +2,7 @@
 /* Completions, links and devices that fail on demand, by chance and by the seed; strict mode. */
 #include <sys/mman.h>
 
+#include "../suite.h"
 #include "pair.h"
 
 static void habit(const char *name, uint64_t value)
@@ -412,8 +413,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs faults");
 	TCase *t = tcase_create("faults");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_test(t, test_completion_faults);
 	tcase_add_test(t, test_completion_late);
@@ -433,8 +432,5 @@ int main(void)
 	tcase_add_test(t, test_reg);
 	tcase_add_test(t, test_fail_nth);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Everything that real providers were seen to do to their users, each switched on and seen. */
+#include "../suite.h"
 #include "pair.h"
 
 static void habit(const char *name, uint64_t value)
@@ -344,8 +345,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs habits");
 	TCase *t = tcase_create("habits");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_test(t, test_negative_errno);
 	tcase_add_test(t, test_midway);
@@ -362,8 +361,5 @@ int main(void)
 	tcase_add_test(t, test_cq_ex_overshoots);
 	tcase_add_test(t, test_reg_mr_faults);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

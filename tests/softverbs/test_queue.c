@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* SEND and RECV between two queue pairs, and every way in which they end. */
+#include "../suite.h"
 #include "pair.h"
 
 START_TEST(test_send_recv)
@@ -424,8 +425,7 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs queue");
 	TCase *t = tcase_create("queue");
-	int n = (int)(sizeof broken / sizeof *broken), failed;
-	SRunner *r = srunner_create(s);
+	int n = (int)(sizeof broken / sizeof *broken);
 
 	tcase_add_test(t, test_send_recv);
 	tcase_add_test(t, test_gather_scatter);
@@ -447,8 +447,5 @@ int main(void)
 	tcase_add_test(t, test_states);
 	tcase_add_test(t, test_order_of_destruction);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

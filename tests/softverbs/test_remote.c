@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pair.h"
 
 static int rdma_op(struct pair *p, enum ibv_wr_opcode op, uint64_t raddr, uint32_t rkey,
@@ -384,8 +385,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs remote");
 	TCase *t = tcase_create("remote");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_test(t, test_write_and_read);
 	tcase_add_test(t, test_write_imm);
@@ -401,8 +400,5 @@ int main(void)
 	tcase_add_test(t, test_rereg);
 	tcase_add_test(t, test_stale_key);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

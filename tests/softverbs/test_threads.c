@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pair.h"
 
 #define MESSAGES 3000
@@ -154,16 +155,11 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs threads");
 	TCase *t = tcase_create("threads");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_set_timeout(t, 60);
 	tcase_add_test(t, test_sleepers);
 	tcase_add_test(t, test_makers);
 	tcase_add_test(t, test_destroy_waits);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

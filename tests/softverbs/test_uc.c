@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Unreliable connections: what arrives is whole, and what does not is lost without a word. */
+#include "../suite.h"
 #include "pair.h"
 
 static int write_op(struct pair *p, enum ibv_wr_opcode op, size_t off, uint32_t rkey, uint32_t len)
@@ -131,8 +132,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs unreliable connections");
 	TCase *t = tcase_create("uc");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_test(t, test_arrives);
 	tcase_add_test(t, test_lost);
@@ -140,8 +139,5 @@ int main(void)
 	tcase_add_test(t, test_too_long);
 	tcase_add_test(t, test_refused);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pair.h"
 
 #define SRQS 3
@@ -297,8 +298,6 @@ int main(void)
 {
 	Suite *s = suite_create("softverbs extended connections");
 	TCase *t = tcase_create("xrc");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	tcase_add_test(t, test_sends_find_their_queue);
 	tcase_add_test(t, test_writes_need_the_domain);
@@ -308,8 +307,5 @@ int main(void)
 	tcase_add_test(t, test_ends_in_any_order);
 	tcase_add_test(t, test_refused);
 	suite_add_tcase(s, t);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return suite_run(s);
 }

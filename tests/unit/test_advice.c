@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "../suite.h"
 #include "pool/advice.h"
 #include "pool_rig.h"
 
@@ -166,8 +167,6 @@ int main(void)
 {
 	Suite *suite = suite_create("advice");
 	TCase *tc = tcase_create("advice");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_add_test(tc, test_memlock_and_the_capability);
@@ -177,9 +176,5 @@ int main(void)
 	tcase_add_test(tc, test_fork);
 	tcase_add_test(tc, test_errmsg);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 static struct rig rig;
@@ -383,8 +384,6 @@ int main(void)
 {
 	Suite *suite = suite_create("cancel");
 	TCase *tc = tcase_create("cancel");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
@@ -399,8 +398,5 @@ int main(void)
 	tcase_add_test(tc, a_close_ends_what_was_cancelled);
 	tcase_add_test(tc, all_is_quarantined_while_the_queue_pair_cannot_be_destroyed);
 	tcase_add_test(tc, a_sleeper_learns_of_it);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

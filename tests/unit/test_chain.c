@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 #define MOST 64
@@ -334,8 +335,6 @@ int main(void)
 {
 	Suite *suite = suite_create("chain");
 	TCase *tc = tcase_create("half-taken");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -345,8 +344,5 @@ int main(void)
 	tcase_add_loop_test(tc, a_gathered_batch_tells_each_post_that_was_not_taken, 0, NWAYS);
 	tcase_add_test(tc, an_unsignalled_batch_half_taken_comes_home);
 	tcase_add_loop_test(tc, a_split_list_half_taken_is_one_error, 0, NWAYS);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 /* Arrays of so many work requests can't be had; 0: all can. */
@@ -487,8 +488,6 @@ int main(void)
 {
 	Suite *suite = suite_create("corners");
 	TCase *tc = tcase_create("rare orders");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 20);
@@ -508,8 +507,5 @@ int main(void)
 	tcase_add_test(tc, without_memory_for_its_requests_nothing_is_made);
 	tcase_add_test(tc, a_datagram_is_at_most_a_packet);
 	tcase_add_test(tc, a_duplicated_completion_ends_nothing_twice);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "plain_rig.h"
 
 /* ---- making ---- */
@@ -316,8 +317,6 @@ int main(void)
 {
 	Suite *suite = suite_create("cq");
 	TCase *tc = tcase_create("cq");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
@@ -326,8 +325,5 @@ int main(void)
 	tcase_add_test(tc, traffic_of_one_endpoint_keeps_no_other_waiting);
 	tcase_add_test(tc, a_read_of_more_than_32_bits_says_how_long_it_was);
 	tcase_add_test(tc, completions_tell_the_devices_time_where_it_has_one);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 /* Devices with datagrams. */
@@ -298,8 +299,6 @@ int main(void)
 {
 	Suite *s = suite_create("datagram");
 	TCase *tc = tcase_create("datagram");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_loop_test(tc, the_header_is_skipped, 0, NPERSONAS);
 	tcase_add_loop_test(tc, the_header_may_be_apart, 0, NPERSONAS);
@@ -307,9 +306,5 @@ int main(void)
 	tcase_add_loop_test(tc, a_shared_queue_serves_datagrams, 0, NPERSONAS);
 	tcase_add_test(tc, what_has_no_room_for_the_header_is_refused);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
+#include "../suite.h"
 #include "plain_rig.h"
 
 /* ---- closes, and what others on the queue see of them ---- */
@@ -349,8 +350,6 @@ int main(void)
 {
 	Suite *suite = suite_create("endings");
 	TCase *tc = tcase_create("endings");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	/* Numbers of queue pairs that begin anew on each device. */
 	setenv("SGP_SOFTVERBS_NET", "none", 1);
@@ -364,8 +363,5 @@ int main(void)
 	tcase_add_test(tc, case_44b_the_same_number_on_two_devices);
 	tcase_add_test(tc, an_overrun_is_told_and_everything_comes_home);
 	tcase_add_test(tc, other_events_stop_whom_they_are_about);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

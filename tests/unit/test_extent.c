@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "pool/extent.h"
 #include "pool_rig.h"
 
@@ -135,16 +136,11 @@ int main(void)
 {
 	Suite *suite = suite_create("extent");
 	TCase *tc = tcase_create("extent");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_add_test(tc, test_made_and_ended);
 	tcase_add_test(tc, test_chunks_of_an_extent);
 	tcase_add_test(tc, test_refusals);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "flow_ends.h"
 
 /* ---- the hello ---- */
@@ -353,8 +354,6 @@ int main(void)
 {
 	Suite *suite = suite_create("flow");
 	TCase *tc = tcase_create("flow");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, the_hello_on_the_wire);
@@ -369,9 +368,5 @@ int main(void)
 	tcase_add_test(tc, refused_posts);
 	tcase_add_test(tc, before_the_greeting);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "../suite.h"
 #include "flow_ends.h"
 
 static const struct {
@@ -156,8 +157,6 @@ int main(void)
 {
 	Suite *suite = suite_create("flow_traffic");
 	TCase *tc = tcase_create("flow_traffic");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, one_way_at_depth_1, 0, 2 * DEVICES);
@@ -166,9 +165,5 @@ int main(void)
 	tcase_add_test(tc, signs_of_life_leave_room);
 	tcase_add_loop_test(tc, the_last_message, 0, DEVICES);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

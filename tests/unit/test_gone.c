@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 static struct rig rig;
@@ -223,8 +224,6 @@ int main(void)
 {
 	Suite *suite = suite_create("gone");
 	TCase *tc = tcase_create("gone");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
@@ -234,8 +233,5 @@ int main(void)
 	tcase_add_test(tc, a_link_that_is_down_for_a_while_loses_nothing);
 	tcase_add_test(tc, a_link_that_stays_down_ends_the_endpoint);
 	tcase_add_test(tc, a_peer_that_is_gone_leaves_errors_only);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "import_rig.h"
 #include "pool/chunk.h"
 #include "sgpool/sgl.h"
@@ -322,8 +323,6 @@ int main(void)
 {
 	Suite *suite = suite_create("import");
 	TCase *tc = tcase_create("import");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, import_setup, import_teardown);
 	tcase_set_timeout(tc, 60);
@@ -336,9 +335,5 @@ int main(void)
 	tcase_add_test(tc, test_same_address_again);
 	tcase_add_test(tc, test_many);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "import_rig.h"
 #include "pool/chunk.h"
 #include "sgpool/sgl.h"
@@ -265,8 +266,6 @@ int main(void)
 {
 	Suite *suite = suite_create("import by descriptor");
 	TCase *tc = tcase_create("import by descriptor");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, import_setup, import_teardown);
 	tcase_set_timeout(tc, 60);
@@ -279,9 +278,5 @@ int main(void)
 	tcase_add_test(tc, test_no_memory_for_import);
 	tcase_add_test(tc, test_unimport_fails_at_each_domain);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pool/chunk.h"
 #include "pool/pool.h"
 #include "rig.h"
@@ -336,8 +337,6 @@ int main(void)
 {
 	Suite *suite = suite_create("imports in the queues");
 	TCase *tc = tcase_create("post");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -349,9 +348,5 @@ int main(void)
 	tcase_add_test(tc, test_second_domain);
 	tcase_add_test(tc, test_lookups_while_it_changes);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

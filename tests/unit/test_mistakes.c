@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 #define SIZE    4096
@@ -732,8 +733,6 @@ int main(void)
 {
 	Suite *suite = suite_create("mistakes");
 	TCase *tc = tcase_create("mistakes");
-	SRunner *runner;
-	int failed;
 
 	unsetenv("SGP_CHECK");
 	tcase_set_timeout(tc, 60);
@@ -745,9 +744,5 @@ int main(void)
 	tcase_add_test_raise_signal(tc, test_environment_aborts, SIGABRT);
 	tcase_add_test(tc, test_environment_forbids);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

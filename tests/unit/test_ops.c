@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 #define ALL_ACCESS (SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE | SGP_POOL_REMOTE_ATOMIC)
@@ -480,8 +481,6 @@ int main(void)
 {
 	Suite *suite = suite_create("operations");
 	TCase *tc = tcase_create("between two");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
@@ -498,8 +497,5 @@ int main(void)
 	tcase_add_test(tc, case_32_no_enomem_for_what_is_not_a_full_queue);
 	tcase_add_test(tc, iwarp_gets_what_iwarp_has);
 	tcase_add_test(tc, a_remote_error_ends_one_operation_and_stops_the_endpoint);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "../suite.h"
 #include "pool/known.h"
 #include "pool_rig.h"
 #include "sgpool/sgl.h"
@@ -128,17 +129,11 @@ int main(void)
 {
 	Suite *suite = suite_create("owner");
 	TCase *tc = tcase_create("owner");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_last_put_releases);
 	tcase_add_test(tc, test_in_lists);
 	tcase_add_test(tc, test_put_bulk);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "pool/chunk.h"
 #include "pool_rig.h"
 #include "sgpool/sgl.h"
@@ -413,8 +414,6 @@ int main(void)
 {
 	Suite *suite = suite_create("protection domains");
 	TCase *tc = tcase_create("pool");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_add_and_remove);
@@ -430,9 +429,5 @@ int main(void)
 	tcase_add_test(tc, test_many_in_turn);
 	tcase_add_test(tc, test_64_at_once);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

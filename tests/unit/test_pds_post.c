@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pool/chunk.h"
 #include "pool/pool.h"
 #include "rig.h"
@@ -606,8 +607,6 @@ int main(void)
 {
 	Suite *suite = suite_create("queues of several protection domains");
 	TCase *tc = tcase_create("post");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
@@ -622,9 +621,5 @@ int main(void)
 	tcase_add_test(tc, test_device_goes);
 	tcase_add_test(tc, test_threads);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

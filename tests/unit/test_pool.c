@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "pool/chunk.h"
 #include "pool_rig.h"
 
@@ -373,8 +374,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pool");
 	TCase *tc = tcase_create("pool");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_set_timeout(tc, 60);
@@ -393,9 +392,5 @@ int main(void)
 	tcase_add_test(tc, test_pd_numbers);
 	tcase_add_test(tc, test_threads);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

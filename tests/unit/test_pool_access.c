@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "pool/chunk.h"
 #include "pool_rig.h"
 #include "softverbs/sw.h"
@@ -103,8 +104,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pool access");
 	TCase *tc = tcase_create("access");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_add_test(tc, test_access_is_what_was_asked);
@@ -112,9 +111,5 @@ int main(void)
 	tcase_add_test(tc, test_no_windows);
 	tcase_add_test(tc, test_unknown_flag);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pool/centre.h"
 #include "pool_rig.h"
 
@@ -480,8 +481,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pool grow");
 	TCase *tc = tcase_create("grow");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_set_timeout(tc, 120);
@@ -499,9 +498,5 @@ int main(void)
 	tcase_add_test(tc, test_cost_beside_the_data);
 	tcase_add_test(tc, test_statistics);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pool/limits.h"
 #include "pool/chunk.h"
 #include "pool_rig.h"
@@ -501,8 +502,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pool memory");
 	TCase *tc = tcase_create("memory");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_set_timeout(tc, 60);
@@ -522,9 +521,5 @@ int main(void)
 	tcase_add_test(tc, test_memory_stays_out_of_a_child);
 	tcase_add_test(tc, test_fail_at_call_n);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

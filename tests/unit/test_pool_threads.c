@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pool/cache.h"
 #include "pool_rig.h"
 
@@ -366,8 +367,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pool threads");
 	TCase *tc = tcase_create("threads");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_set_timeout(tc, 120);
@@ -379,9 +378,5 @@ int main(void)
 	tcase_add_test(tc, test_more_classes_than_slots);
 	tcase_add_test(tc, test_stress_of_reclaim);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

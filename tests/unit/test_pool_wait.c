@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "pool/wait.h"
 #include "pool_rig.h"
 
@@ -444,8 +445,6 @@ int main(void)
 {
 	Suite *suite = suite_create("pool wait");
 	TCase *tc = tcase_create("wait");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, rig_setup, rig_teardown);
 	tcase_set_timeout(tc, 120);
@@ -459,9 +458,5 @@ int main(void)
 	tcase_add_test(tc, test_waiters_and_limits_and_growth);
 	tcase_add_test(tc, test_a_threads_end_serves);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 static int context[64];
@@ -649,8 +650,6 @@ int main(void)
 {
 	Suite *suite = suite_create("post");
 	TCase *tc = tcase_create("queues");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 120);
@@ -673,8 +672,5 @@ int main(void)
 	tcase_add_test(tc, waiting_ends_with_the_time_or_a_completion);
 	tcase_add_test(tc, a_sleeping_waiter_is_woken_by_another_thread);
 	tcase_add_test(tc, a_failed_creation_leaves_nothing);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

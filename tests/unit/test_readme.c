@@ -12,6 +12,7 @@
 #include <rdma/rdma_cma.h>
 #include <rdma/rdma_verbs.h>
 
+#include "../suite.h"
 #include "sgpool/softverbs.h"
 
 int hello_main(int argc, char **argv);
@@ -79,14 +80,9 @@ int main(void)
 {
 	Suite *suite = suite_create("readme");
 	TCase *tc = tcase_create("program");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, the_readmes_program_runs);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "import_rig.h"
 #include "pool/chunk.h"
 
@@ -125,8 +126,6 @@ int main(void)
 {
 	Suite *suite = suite_create("regions");
 	TCase *tc = tcase_create("regions");
-	SRunner *runner;
-	int failed;
 
 	tcase_add_checked_fixture(tc, import_setup, import_teardown);
 	tcase_set_timeout(tc, 60);
@@ -135,9 +134,5 @@ int main(void)
 	tcase_add_test(tc, test_told_again);
 	tcase_add_test(tc, test_relaxed_ordering);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A queue pair's new life: each context of the old one is told once, and nothing of it touches the new. */
+#include "../suite.h"
 #include "plain_rig.h"
 
 START_TEST(a_reset_tells_each_context_once_and_the_queue_pair_lives_again)
@@ -155,8 +156,6 @@ int main(void)
 {
 	Suite *suite = suite_create("reset");
 	TCase *tc = tcase_create("reset");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
@@ -165,8 +164,5 @@ int main(void)
 	tcase_add_test(tc, a_reset_that_fails_may_be_made_again);
 	tcase_add_test(tc, a_reset_lets_go_of_what_was_cancelled);
 	tcase_add_test(tc, what_is_not_open_is_not_reset);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "post/sgl.h"
 #include "sgpool/sgpool.h"
 
@@ -510,8 +511,6 @@ int main(void)
 {
 	Suite *suite = suite_create("sgl");
 	TCase *tc = tcase_create("list");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	suite_add_tcase(suite, tc);
@@ -530,8 +529,5 @@ int main(void)
 	tcase_add_test(tc, chunks_as_a_list_are_all_or_none);
 	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
 	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 9);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

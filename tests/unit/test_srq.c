@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "../plain.h"
+#include "../suite.h"
 #include "pool/pool.h"
 #include "rig.h"
 
@@ -770,8 +771,6 @@ int main(void)
 {
 	Suite *s = suite_create("srq");
 	TCase *tc = tcase_create("srq");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, all_take_from_one_stock_that_stays_full, 0, 2 * NROCE);
@@ -790,9 +789,5 @@ int main(void)
 	tcase_add_test(tc, two_pollers_share_a_queue);
 	tcase_add_loop_test(tc, a_connection_may_be_on_one, 0, 4);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

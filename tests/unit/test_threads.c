@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 #define POSTERS 2
@@ -362,16 +363,11 @@ int main(void)
 {
 	Suite *suite = suite_create("threads");
 	TCase *tc = tcase_create("queues");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 240);
 	tcase_add_test(tc, posters_and_pollers_share_an_endpoint);
 	tcase_add_test(tc, case_37_a_close_beside_posts_and_polls);
 	tcase_add_test(tc, all_at_once_on_four_threads_and_more);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "../suite.h"
 #include "rig.h"
 
 static struct rig rig;
@@ -220,8 +221,6 @@ int main(void)
 {
 	Suite *suite = suite_create("window");
 	TCase *tc = tcase_create("windows");
-	SRunner *runner = srunner_create(suite);
-	int failed;
 
 	suite_add_tcase(suite, tc);
 	tcase_add_checked_fixture(tc, setup, teardown);
@@ -232,8 +231,5 @@ int main(void)
 	tcase_add_test(tc, refusals_change_nothing);
 	tcase_add_test(tc, a_full_queue_is_rung_and_refusals_are_counted);
 	tcase_add_test(tc, a_window_outlives_its_queue_pair_and_still_holds);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed != 0;
+	return suite_run(suite);
 }
