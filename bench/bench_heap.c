@@ -4,8 +4,8 @@
  *
  *      pair, burst-64   malloc and free: the heap's against jemalloc's mallocx with an explicit cache,
  *                       jemalloc's malloc, and the C library's
- *      message          an object, written to the peer, its completion, its end: the heap's against
- *                       malloc and a registration for each
+ *      message          an object, written to the peer, its completion, its end, 16 at a time: the
+ *                       heap's against malloc and a registration for each
  *
  * It runs on whatever libibverbs finds; where there is no device, on softverbs by LD_PRELOAD. In the
  * machine: scripts/vm -- build/release/bench/bench_heap --case message
@@ -22,8 +22,9 @@
 #include "sgpool/heap.h"
 #include "sgpool/sgpool.h"
 
-#define BURST 64
-#define MIB   ((size_t)1 << 20)
+#define BURST  64
+#define FLIGHT 16 /* messages on their way */
+#define MIB    ((size_t)1 << 20)
 
 /* jemalloc has the program's malloc; this is what the C library has behind it. */
 void *__libc_malloc(size_t size);
@@ -178,7 +179,7 @@ static void teardown_mallocx(void *arg)
 static struct ibv_qp_cap cap(void)
 {
 	return (struct ibv_qp_cap){
-		.max_send_wr = 16, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
+		.max_send_wr = FLIGHT, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1};
 }
 
 static void make_target(struct state *s, struct ibv_qp *qp)
@@ -209,7 +210,7 @@ static void *setup_message(const char *name, size_t size)
 	ep.cq = s->cq;
 	ep.pd = s->pd;
 	s->ep = s->cq ? sgp_ep_create(NULL, &ep) : NULL;
-	s->wc = s->ep ? sgp_wc_alloc(s->cq, 1) : NULL;
+	s->wc = s->ep ? sgp_wc_alloc(s->cq, FLIGHT) : NULL;
 	if (!s->wc) {
 		fprintf(stderr, "bench_heap: %s\n", sgp_errmsg());
 		exit(1);
@@ -218,24 +219,42 @@ static void *setup_message(const char *name, size_t size)
 	return s;
 }
 
+/* One completion at least. */
+static size_t reap(struct state *s)
+{
+	int got;
+
+	while (!(got = sgp_poll(s->cq, FLIGHT, s->wc)))
+		;
+	if (got < 0)
+		die("sgp_poll");
+	for (int i = 0; i < got; i++)
+		if (s->wc[i].status != IBV_WC_SUCCESS)
+			die("a message has not arrived");
+	return (size_t)got;
+}
+
 static void run_message(void *arg, size_t n)
 {
 	struct state *s = arg;
+	size_t left = n, flying = 0;
 
-	for (; n; n--) {
+	while (left || flying) {
 		SGP_SGL(sgl, 1);
-		char *obj = sgp_malloc(s->heap, s->size);
-		int got;
+		char *obj;
 
+		if (!left || flying == FLIGHT) {
+			flying -= reap(s);
+			continue;
+		}
+		obj = sgp_malloc(s->heap, s->size);
 		if (!obj || sgp_sgl_append_ptr(&sgl, obj, 0, s->size) ||
 		    sgp_post_writev(s->ep, NULL, &sgl, IBV_SEND_SIGNALED, (uintptr_t)s->target,
 				    s->target_mr->rkey))
 			die(sgp_errmsg());
 		sgp_free(obj); /* at its completion */
-		while (!(got = sgp_poll(s->cq, 1, s->wc)))
-			;
-		if (got < 0 || s->wc->status != IBV_WC_SUCCESS)
-			die("a message has not arrived");
+		flying++;
+		left--;
 	}
 }
 
@@ -266,35 +285,61 @@ static void *setup_register(const char *name, size_t size)
 	return s;
 }
 
-static void run_register(void *arg, size_t n)
+static size_t reap_raw(struct state *s)
 {
-	struct state *s = arg;
+	struct ibv_wc wc[FLIGHT];
+	int got;
 
-	for (; n; n--) {
-		char *obj = malloc(s->size);
-		struct ibv_mr *mr = ibv_reg_mr(s->pd, obj, s->size, IBV_ACCESS_LOCAL_WRITE);
-		struct ibv_sge sge = {.addr = (uintptr_t)obj, .length = (uint32_t)s->size};
-		struct ibv_send_wr wr = {.sg_list = &sge,
-					 .num_sge = 1,
-					 .opcode = IBV_WR_RDMA_WRITE,
-					 .send_flags = IBV_SEND_SIGNALED,
-					 .wr.rdma = {.remote_addr = (uintptr_t)s->target,
-						     .rkey = s->target_mr->rkey}};
-		struct ibv_send_wr *bad_wr;
-		struct ibv_wc wc;
-		int got;
+	while (!(got = ibv_poll_cq(s->raw_cq, FLIGHT, wc)))
+		;
+	if (got < 0)
+		die("ibv_poll_cq");
+	for (int i = 0; i < got; i++) {
+		struct ibv_mr *mr = (struct ibv_mr *)(uintptr_t)wc[i].wr_id;
+		void *obj = mr->addr;
 
-		if (!mr)
-			die("ibv_reg_mr");
-		sge.lkey = mr->lkey;
-		if (ibv_post_send(s->qp, &wr, &bad_wr))
-			die("ibv_post_send");
-		while (!(got = ibv_poll_cq(s->raw_cq, 1, &wc)))
-			;
-		if (got < 0 || wc.status != IBV_WC_SUCCESS)
+		if (wc[i].status != IBV_WC_SUCCESS)
 			die("a message has not arrived");
 		ibv_dereg_mr(mr);
 		free(obj);
+	}
+	return (size_t)got;
+}
+
+static void post_raw(struct state *s)
+{
+	char *obj = malloc(s->size);
+	struct ibv_mr *mr = ibv_reg_mr(s->pd, obj, s->size, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = {.addr = (uintptr_t)obj, .length = (uint32_t)s->size};
+	struct ibv_send_wr wr = {
+		.wr_id = (uintptr_t)mr,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = {.remote_addr = (uintptr_t)s->target, .rkey = s->target_mr->rkey}};
+	struct ibv_send_wr *bad_wr;
+
+	if (!mr)
+		die("ibv_reg_mr");
+	sge.lkey = mr->lkey;
+	if (ibv_post_send(s->qp, &wr, &bad_wr))
+		die("ibv_post_send");
+}
+
+static void run_register(void *arg, size_t n)
+{
+	struct state *s = arg;
+	size_t left = n, flying = 0;
+
+	while (left || flying) {
+		if (!left || flying == FLIGHT) {
+			flying -= reap_raw(s);
+			continue;
+		}
+		post_raw(s);
+		flying++;
+		left--;
 	}
 }
 
