@@ -4,14 +4,16 @@
 
 int loopback_to_rts(struct ibv_qp *qp, unsigned int access)
 {
+	struct ibv_port_attr port;
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
 
-	if (ibv_modify_qp(qp, &attr,
+	if (ibv_query_port(qp->context, 1, &port) ||
+	    ibv_modify_qp(qp, &attr,
 			  IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
 		return -1;
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR,
-				    .path_mtu = IBV_MTU_1024,
+				    .path_mtu = port.active_mtu,
 				    .dest_qp_num = qp->qp_num,
 				    .max_dest_rd_atomic = 1,
 				    .min_rnr_timer = 12,
