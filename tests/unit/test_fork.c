@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../suite.h"
 #include "rig.h"
 #include "sgpool/srq.h"
 #include "sgpool/window.h"
@@ -412,8 +413,6 @@ int main(void)
 {
 	Suite *suite = suite_create("fork");
 	TCase *tc = tcase_create("fork");
-	SRunner *runner;
-	int failed;
 
 	tcase_set_timeout(tc, 180);
 	tcase_add_test(tc, test_child_may_do_nothing);
@@ -421,9 +420,5 @@ int main(void)
 	tcase_add_loop_test(tc, test_fork_init_where_it_is_needed, 0, 3);
 	tcase_add_test(tc, test_memory_that_is_used_again);
 	suite_add_tcase(suite, tc);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return suite_run(suite);
 }

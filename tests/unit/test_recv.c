@@ -6,6 +6,7 @@
 #include <check.h>
 #include <errno.h>
 
+#include "../suite.h"
 #include "post/ep.h"
 #include "recv_rig.h"
 
@@ -219,8 +220,6 @@ int main(void)
 {
 	Suite *s = suite_create("recv");
 	TCase *tc = tcase_create("recv");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, it_is_full_from_the_start_and_before_each_poll_returns, 0,
@@ -234,9 +233,5 @@ int main(void)
 	tcase_add_test(tc, room_in_front_takes_a_header);
 	tcase_add_loop_test(tc, an_empty_message_gives_its_chunks_back, 0, npersonas);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "../suite.h"
 #include "pool/pool.h"
 #include "post/ep.h"
 #include "post/refill.h"
@@ -407,8 +408,6 @@ int main(void)
 {
 	Suite *s = suite_create("recv_dry");
 	TCase *tc = tcase_create("recv_dry");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, sends_cannot_starve_receives, 0, npersonas);
@@ -420,9 +419,5 @@ int main(void)
 	tcase_add_test(tc, closing_meets_a_put);
 	tcase_add_loop_test(tc, any_order_of_steps_keeps_account, 0, 8);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../plain.h"
+#include "../suite.h"
 #include "recv_rig.h"
 
 /* ---- what goes wrong ---- */
@@ -225,8 +226,6 @@ int main(void)
 {
 	Suite *s = suite_create("recv_faults");
 	TCase *tc = tcase_create("recv_faults");
-	SRunner *sr;
-	int failed;
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, a_refused_repost_ends_no_batch, 0, npersonas);
@@ -236,9 +235,5 @@ int main(void)
 	tcase_add_test(tc, what_cannot_be_made_leaves_nothing);
 	tcase_add_test(tc, an_endpoint_that_cannot_be_filled_is_none);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_ENV);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return suite_run(s);
 }
