@@ -8,7 +8,10 @@
  *                       heap's against malloc and a registration for each
  *
  * It runs on whatever libibverbs finds; where there is no device, on softverbs by LD_PRELOAD. In the
- * machine: scripts/vm -- build/release/bench/bench_heap --case message
+ * machine, with frames that take 4 KiB whole:
+ *
+ *	scripts/vm -- sh -c 'ip link set v0 mtu 9000; ip link set v1 mtu 9000
+ *		build/release/bench/bench_heap --case message'
  */
 #include <errno.h>
 #include <stdio.h>
