@@ -9,13 +9,21 @@
 
 /* Constants of other files can't be in an initialiser of this one. */
 static struct bench_contender any_thread[6], one_thread[9], in_bulk[6];
+static struct bench_contender checked[4];
 
 static const struct bench_case cases[] = {
-	{"pair", 1, one_thread},         {"burst-32", 32, one_thread},
-	{"burst-512", 512, one_thread},  {"held", 1, one_thread},
-	{"held-written", 1, one_thread}, {"held-written-aligned", 1, one_thread},
-	{"hand-over", 1, any_thread},    {"two-threads", 1, any_thread},
-	{"bulk-32", 32, in_bulk},        {0},
+	{"pair", 1, one_thread},
+	{"burst-32", 32, one_thread},
+	{"burst-512", 512, one_thread},
+	{"held", 1, one_thread},
+	{"held-written", 1, one_thread},
+	{"held-written-aligned", 1, one_thread},
+	{"hand-over", 1, any_thread},
+	{"two-threads", 1, any_thread},
+	{"bulk-32", 32, in_bulk},
+	/* The last: from its first checked pool on a process asks one question more at each call. */
+	{"checked", 1, checked},
+	{0},
 };
 
 static const size_t sizes[] = {64, 4096, 65536, 0};
@@ -47,5 +55,8 @@ int main(int argc, char **argv)
 	in_bulk[2] = bench_pool_ucx_spin;
 	in_bulk[3] = bench_pool_jemalloc;
 	in_bulk[4] = bench_pool_floor;
+	checked[0] = bench_pool_inline;
+	checked[1] = bench_pool_call;
+	checked[2] = bench_pool_checked;
 	return bench_main(&bench, argc, argv);
 }

@@ -13,6 +13,7 @@ static inline size_t bench_pool_chunks(size_t size)
 
 /* Each answers to all cases, but the last two groups are not for several threads. */
 extern const struct bench_contender bench_pool_inline, bench_pool_call, bench_pool_bulk;
+extern const struct bench_contender bench_pool_checked;
 extern const struct bench_contender bench_pool_dpdk;
 extern const struct bench_contender bench_pool_jemalloc;
 extern const struct bench_contender bench_pool_ucx_spin;

@@ -197,6 +197,7 @@ static const struct loop_case {
 	{"hand-over", hand_over, hand_over_receive, false, false},
 	{"two-threads", two_threads, pair, false, false},
 	{"bulk-32", bulk_32, NULL, false, false},
+	{"checked", pair, NULL, false, false},
 };
 
 static void *loops_setup(const char *name, size_t size)

@@ -6,6 +6,10 @@
 #include "bench_pool.h"
 #include "sgpool/sgpool.h"
 
+#ifndef BENCH_POOL_FLAGS
+#define BENCH_POOL_FLAGS 0
+#endif
+
 struct pool {
 	struct sgp_pool *pool;
 	size_t size;
@@ -27,7 +31,7 @@ static void pool_free(struct pool *p)
 static struct pool *pool_make(size_t size, bool strided)
 {
 	struct sgp_class_attr cls = {.size = size, .chunks = bench_pool_chunks(size)};
-	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1};
+	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1, .flags = BENCH_POOL_FLAGS};
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct pool *p = calloc(1, sizeof *p);
 
