@@ -30,7 +30,7 @@
  *       | U | L |  0 ...  0 | slots |    credits    |    the word
  *
  *   U         an update: nothing follows
- *   L         the last message of its sender
+ *   L         the last message of its sender, to whom grants mean nothing from then on
  *   slots     receives posted again of those that updates had used up; 0 .. SGP_FLOW_RESERVE
  *   credits   the same of those that messages had used up: so many more may be sent
  *   sequence  counts the messages of a direction, updates too, from 0, modulo 2^32

@@ -81,6 +81,8 @@ int sgp_flow_init(struct sgp_flow *flow, const struct sgp_flow_attr *attr)
 		return sgp_fail(EINVAL, "flow: updates need a pool for their header");
 	if (sgp_ep_query(attr->ep, &info))
 		return -1;
+	if (!sgp_ep_qp(attr->ep))
+		return sgp_fail(EINVAL, "flow: the endpoint is closed");
 	if ((uint64_t)info.recv_room + (uint64_t)info.recv_posted <
 	    (uint64_t)attr->depth + SGP_FLOW_RESERVE)
 		return sgp_fail(EINVAL, "flow: for a depth of %u the receive queue must take %u",
@@ -263,7 +265,10 @@ static int check_word(const struct sgp_flow *f, uint32_t word, uint64_t byte_len
 		return sgp_fail(EPROTO, "flow: a message after the last one");
 	if (word & WORD_UNUSED || (word & WORD_UPDATE && word & WORD_LAST))
 		return sgp_fail(EPROTO, "flow: a message of an unknown kind");
-	if (credits > f->peer_depth - f->credits || slots > SGP_FLOW_RESERVE - f->slots)
+	/* After our last message grants are of no use; and where that used an update's receive, the peer
+	 * may count it among the messages', as a grant was on its way then. */
+	if (!f->ended &&
+	    (credits > f->peer_depth - f->credits || slots > SGP_FLOW_RESERVE - f->slots))
 		return sgp_fail(EPROTO, "flow: the peer grants more than it has receives");
 	if (word & WORD_UPDATE && byte_len != header_bytes(f->flags))
 		return sgp_fail(EPROTO, "flow: an update with something in it");
@@ -284,8 +289,10 @@ int sgp_flow_received(struct sgp_flow *flow, const struct sgp_wc *wc)
 		return sgp_fail(ENOTCONN, "flow: greet the peer first");
 	if (read_header(f, wc, &word) || check_word(f, word, wc->byte_len))
 		return -1;
-	f->credits += word & WORD_CREDITS;
-	f->slots += word >> WORD_SLOTS & 3;
+	if (!f->ended) {
+		f->credits += word & WORD_CREDITS;
+		f->slots += word >> WORD_SLOTS & 3;
+	}
 	f->peer_seq++;
 	f->peer_ended = (word & WORD_LAST) != 0;
 	if (word & WORD_UPDATE || !f->peer_credits) {

@@ -153,6 +153,51 @@ START_TEST(nothing_after_the_last)
 }
 END_TEST
 
+/* It may have used an update's receive where its peer counts a message's: grants were on their way. */
+START_TEST(the_last_crosses_a_grant)
+{
+	struct end *a = &ends[0], *b = &ends[1];
+
+	ends_open("soft", 4, 1, _i ? SGP_FLOW_IMMEDIATE : 0);
+	ck_assert_int_eq(end_send(a, 0), 0);
+	while (!b->nheld)
+		end_reap(b);
+	end_repost(b);
+	ck_assert_int_eq(end_send(b, 0), 0); /* grants one more; not reaped yet */
+	ck_assert_uint_eq(a->flow.credits, 0);
+	ck_assert_int_eq(end_send(a, SGP_FLOW_LAST), 0);
+	while (!b->nheld)
+		end_reap(b);
+	ck_assert(b->flow.peer_ended);
+	end_repost(b);
+	ck_assert_int_eq(end_send(b, 0), 0);
+	while (a->got < 2)
+		end_reap(a);
+	while (a->nheld)
+		end_repost(a);
+	ck_assert_int_eq(end_send(b, SGP_FLOW_LAST), 0);
+	ends_settle();
+	ck_assert_uint_eq(a->got, 3);
+	ends_close();
+}
+END_TEST
+
+START_TEST(no_flow_over_a_closed_endpoint)
+{
+	struct sgp_flow_attr attr = {
+		.flags = _i ? SGP_FLOW_IMMEDIATE : 0, .depth = 3, .bytes = BYTES};
+	struct sgp_flow flow;
+
+	any_flow();
+	attr.ep = ends[0].side->ep;
+	attr.pool = ends[0].side->pool;
+	ck_assert_int_eq(sgp_ep_close(attr.ep, 5000), 0);
+	ck_assert_int_eq(sgp_flow_init(&flow, &attr), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ends_close();
+}
+END_TEST
+
 START_TEST(hostile_at_random)
 {
 	ends_open("soft", 3, 4, _i % 2 ? SGP_FLOW_IMMEDIATE : 0);
@@ -360,6 +405,8 @@ int main(void)
 	tcase_add_test(tc, a_hostile_hello);
 	tcase_add_test(tc, hostile_words);
 	tcase_add_test(tc, nothing_after_the_last);
+	tcase_add_loop_test(tc, the_last_crosses_a_grant, 0, 2);
+	tcase_add_loop_test(tc, no_flow_over_a_closed_endpoint, 0, 2);
 	tcase_add_loop_test(tc, hostile_at_random, 0, 4);
 	tcase_add_test(tc, a_message_without_its_immediate);
 	tcase_add_test(tc, wrong_attributes);
