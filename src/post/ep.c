@@ -107,15 +107,17 @@ static int make_sides(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
 	int recv_sge = attr->srq ? attr->srq->side.max_sge : (int)sge_or_one(cap->max_recv_sge);
 	int most = send_sge > recv_sge ? send_sge : recv_sge;
 	int max_chunk = attr->max_chunk ? attr->max_chunk : most;
+	int shared = attr->srq ? attr->srq->side.max_chunk : 0;
+	int handed = max_chunk > shared ? max_chunk : shared;
 	uint32_t recv_depth = attr->srq ? 0 : cap->max_recv_wr;
 	bool unlocked = attr->cq->single_threaded;
 
-	if (recv_sge > attr->cq->max_sge || max_chunk > attr->cq->max_chunk)
+	if (recv_sge > attr->cq->max_sge || handed > attr->cq->max_chunk)
 		return sgp_fail(
 			EINVAL,
 			"endpoint: lists of %d SGEs and %d holds, but the completion queue "
 			"hands over %d and %d: create it with a larger max_sge or max_chunk",
-			recv_sge, max_chunk, attr->cq->max_sge, attr->cq->max_chunk);
+			recv_sge, handed, attr->cq->max_sge, attr->cq->max_chunk);
 	if (sgp_side_init(&ep->send, cap->max_send_wr, send_sge, max_chunk, unlocked))
 		return -1;
 	if (sgp_side_init(&ep->recv, recv_depth, recv_sge, max_chunk, unlocked)) {
@@ -226,12 +228,11 @@ static int make_receives(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
 	return 0;
 }
 
-/* The queue pair is gone before it was used: its receives go back. */
+/* The queue pair is gone before it was used, and its refill has stopped: its receives go back. */
 static void abandon_receives(struct sgp_ep *ep)
 {
 	struct sgp_side *side = &ep->recv;
 
-	sgp_refill_stop(ep->refill);
 	for (; side->tail != side->head; side->tail++) {
 		sgp_slot_drop_receive(sgp_side_slot(side, side->tail));
 	}
@@ -291,6 +292,8 @@ struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *at
 
 no_gathering:
 	err = errno;
+	if (ep->refill) /* a poll or a put might go on with it */
+		sgp_refill_stop(ep->refill);
 	destroy_qp(ep);
 	if (ep->refill)
 		abandon_receives(ep);

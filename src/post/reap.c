@@ -60,7 +60,6 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 		sgp_check_ended(slot);
 		sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
 		dropped += slot->num_chunk;
-		slot->num_chunk = 0;
 	}
 	return dropped;
 }

@@ -94,7 +94,7 @@ void sgp_refill_free(struct sgp_refill *r);
 void sgp_refill_drop_held(struct sgp_refill *r);
 void sgp_refill_ready(struct sgp_waiter *waiter);
 
-/* Of each receive. */
+/* Of each receive; -1: a part's number is out of range. */
 int sgp_refill_chunks(const struct sgp_recv_part *parts, int n);
 
 /*

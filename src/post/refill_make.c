@@ -18,8 +18,11 @@ int sgp_refill_chunks(const struct sgp_recv_part *parts, int n)
 {
 	int chunks = 0;
 
-	for (int i = 0; i < n && chunks <= UINT16_MAX; i++)
+	for (int i = 0; i < n && chunks <= UINT16_MAX; i++) {
+		if (parts[i].n < 0 || parts[i].n > UINT16_MAX)
+			return -1;
 		chunks += count_of(&parts[i]);
+	}
 	return chunks;
 }
 

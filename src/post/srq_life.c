@@ -81,6 +81,13 @@ static int check_attr(const struct sgp_srq_attr *attr, struct ibv_device_attr *d
 	return 0;
 }
 
+static void free_slots(struct sgp_srq *srq)
+{
+	free(srq->free);
+	free(srq->use);
+	sgp_side_fini(&srq->side);
+}
+
 static int make_slots(struct sgp_srq *srq, int max_sge, int max_chunk)
 {
 	uint32_t slots;
@@ -92,18 +99,17 @@ static int make_slots(struct sgp_srq *srq, int max_sge, int max_chunk)
 	slots = srq->side.mask + 1;
 	srq->use = calloc(slots, sizeof *srq->use);
 	srq->free = calloc(slots, sizeof *srq->free);
-	if (!srq->use || !srq->free)
-		return sgp_fail(ENOMEM, "no memory for a shared receive queue of %u", srq->depth);
+	if (!srq->use || !srq->free) {
+		sgp_set_error(ENOMEM, "no memory for a shared receive queue of %u", srq->depth);
+		goto fail;
+	}
 	for (uint32_t i = 0; i < slots; i++)
 		srq->free[srq->nfree++] = slots - 1 - i;
-	return take_number(srq);
-}
-
-static void free_slots(struct sgp_srq *srq)
-{
-	free(srq->free);
-	free(srq->use);
-	sgp_side_fini(&srq->side);
+	if (!take_number(srq))
+		return 0;
+fail:
+	free_slots(srq);
+	return -1;
 }
 
 static int make_srq(struct sgp_srq *srq, const struct sgp_srq_attr *attr, int max_sge)
@@ -176,6 +182,9 @@ struct sgp_srq *sgp_srq_create(const struct sgp_srq_attr *attr)
 	max_sge = attr->max_sge        ? attr->max_sge
 		  : attr->num_recv > 0 ? sgp_refill_chunks(attr->recv, attr->num_recv)
 				       : 1;
+	if (max_sge < 0)
+		return sgp_fail_null(EINVAL, "shared receive queue: a part has from 1 to %d chunks",
+				     UINT16_MAX);
 	if (max_sge > dev.max_srq_sge)
 		return sgp_fail_null(E2BIG, "shared receive queue: the device takes %d SGEs",
 				     dev.max_srq_sge);
@@ -215,7 +224,6 @@ no_srq:
 	end_srq(srq);
 	return NULL;
 no_slots:
-	free_slots(srq);
 	sgp_pd_release(srq->pd_index);
 no_pd:
 	pthread_mutex_destroy(&srq->seats_lock);

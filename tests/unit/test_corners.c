@@ -15,12 +15,17 @@
 /* Arrays of so many work requests can't be had; 0: all can. */
 static size_t no_memory_for;
 
+/* So many callocs of this thread from now on there is no memory; 0: there is. */
+static _Thread_local int without_memory_in;
+
 void *__real_calloc(size_t n, size_t size);
 /* Visible, as the linker wants it where a shared library is instrumented too. */
 __attribute__((visibility("default"))) void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size)
 {
 	if (n && n == no_memory_for && size == sizeof(struct ibv_send_wr))
+		return NULL;
+	if (without_memory_in && !--without_memory_in)
 		return NULL;
 	return __real_calloc(n, size);
 }
@@ -484,6 +489,69 @@ START_TEST(a_duplicated_completion_ends_nothing_twice)
 }
 END_TEST
 
+/* ---- a queue whose making fails at each step (case 38) ---- */
+
+START_TEST(no_memory_for_a_shared_receive_queue)
+{
+	struct sgp_recv_part part = {.size = 100};
+	struct sgp_srq_attr attr = {.depth = 4, .recv = &part, .num_recv = 1};
+	struct sgp_srq *srq = NULL;
+	int steps = 0;
+
+	rig_open(&rig, &(struct rig_attr){0});
+	a = &rig.side[0];
+	attr.pd = a->pd;
+	part.pool = a->pool;
+	while (!srq) {
+		without_memory_in = ++steps;
+		srq = sgp_srq_create(&attr);
+		ck_assert(srq || errno == ENOMEM);
+		rig_check_live(a, srq ? 4 : 0);
+	}
+	without_memory_in = 0;
+	ck_assert_int_gt(steps, 6);
+	ck_assert_int_eq(sgp_srq_destroy(srq), 0);
+	rig_close(&rig);
+	rig_check_no_leak();
+}
+END_TEST
+
+static void without_memory(struct rig_side *side, struct sgp_ep_attr *attr)
+{
+	struct sgp_recv_part part = {.pool = side->pool, .size = 100};
+	struct sgp_ep *ep = NULL;
+	struct rdma_cm_id *id;
+	struct sgp_ep_attr kept = *attr;
+	int steps = 0;
+
+	kept.recv = &part;
+	kept.num_recv = 1;
+	for (id = side->id; !ep;) {
+		without_memory_in = ++steps;
+		ep = sgp_ep_create(id, &kept);
+		ck_assert(ep || errno == ENOMEM);
+		if (!ep)
+			rig_check_live(side, 0);
+	}
+	without_memory_in = 0;
+	ck_assert_int_gt(steps, 6);
+	ck_assert_int_eq(sgp_ep_close(ep, 5000), 0);
+	rig_reap(side, (int)attr->cap.max_recv_wr);
+	for (uint32_t i = 0; i < attr->cap.max_recv_wr; i++)
+		sgp_sgl_clear(&side->wc[i].sgl);
+	ck_assert_int_eq(sgp_ep_destroy(ep), 0);
+	while (sgp_poll(side->cq, 1, side->wc)) /* its room is free then */
+		;
+}
+
+START_TEST(no_memory_for_an_endpoint)
+{
+	rig_open(&rig, &(struct rig_attr){.tune = without_memory});
+	rig_close(&rig);
+	rig_check_no_leak();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -507,5 +575,7 @@ int main(void)
 	tcase_add_test(tc, without_memory_for_its_requests_nothing_is_made);
 	tcase_add_test(tc, a_datagram_is_at_most_a_packet);
 	tcase_add_test(tc, a_duplicated_completion_ends_nothing_twice);
+	tcase_add_test(tc, no_memory_for_a_shared_receive_queue);
+	tcase_add_test(tc, no_memory_for_an_endpoint);
 	return suite_run(suite);
 }

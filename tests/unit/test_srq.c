@@ -8,6 +8,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -220,6 +221,50 @@ static void exchange(int i, int byte)
 	send_on(i, byte);
 	sgp_sgl_clear(&receive_on(i, byte)->sgl);
 }
+
+/* What the completion queue hands over is what its lists take, holds too. */
+START_TEST(lists_too_long_for_the_completion_queue)
+{
+	struct sgp_srq_attr long_lists = {.depth = 2, .max_sge = 2, .max_chunk = 17};
+	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 1}};
+	struct sgp_srq *srq;
+
+	open_world("soft", (struct world_attr){0});
+	long_lists.pd = attr.pd = w.pd;
+	attr.cq = w.cq[0]; /* of 16 */
+	ck_assert_ptr_nonnull(srq = sgp_srq_create(&long_lists));
+	attr.srq = srq;
+	ck_assert_ptr_null(sgp_ep_create(NULL, &attr));
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_destroy(srq), 0);
+	long_lists.max_chunk = 16;
+	ck_assert_ptr_nonnull(srq = sgp_srq_create(&long_lists));
+	attr.srq = srq;
+	ck_assert_ptr_nonnull(w.in[0] = sgp_ep_create(NULL, &attr));
+	close_ep(&w.in[0], w.cq[0], w.wc[0]);
+	ck_assert_int_eq(sgp_srq_destroy(srq), 0);
+	close_world();
+}
+END_TEST
+
+START_TEST(numbers_of_chunks_out_of_range)
+{
+	static const int wrong[] = {-1, -5, INT_MIN, INT_MAX, UINT16_MAX + 1};
+	struct sgp_recv_part parts[2] = {{.size = 64}, {.size = 64}};
+	struct sgp_srq_attr attr = {.depth = 2, .recv = parts, .num_recv = 2};
+
+	open_world("soft", (struct world_attr){0});
+	attr.pd = w.pd;
+	parts[0].pool = parts[1].pool = w.pool;
+	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		parts[1].n = wrong[i];
+		errno = 0;
+		ck_assert_ptr_null(sgp_srq_create(&attr));
+		ck_assert_int_eq(errno, EINVAL);
+	}
+	close_world();
+}
+END_TEST
 
 /* ---- full ---- */
 
@@ -773,6 +818,8 @@ int main(void)
 	TCase *tc = tcase_create("srq");
 
 	tcase_set_timeout(tc, 120);
+	tcase_add_test(tc, lists_too_long_for_the_completion_queue);
+	tcase_add_test(tc, numbers_of_chunks_out_of_range);
 	tcase_add_loop_test(tc, all_take_from_one_stock_that_stays_full, 0, 2 * NROCE);
 	tcase_add_loop_test(tc, an_endpoint_that_goes_takes_nothing_with_it, 0, 2 * NROCE);
 	tcase_add_test(tc, room_is_reserved_once_a_queue);
