@@ -47,8 +47,7 @@ static unsigned int count_holds(struct sgp_side *side, const struct sgp_slot *le
 	return holds;
 }
 
-/* Its requests wait for the doorbell: they do nothing then, and need no memory. Nobody but a poster,
- * whose lock is held, changes how many holds a slot has: posts look at it after the doorbell. */
+/* Its requests wait for the doorbell: they do nothing then, and need no memory. */
 static void empty_requests(struct sgp_ep *ep, struct sgp_slot *leader)
 {
 	uint32_t last = (uint32_t)atomic_load_explicit(&leader->tag, memory_order_relaxed);
@@ -61,8 +60,6 @@ static void empty_requests(struct sgp_ep *ep, struct sgp_slot *leader)
 		wr->next = next;
 	}
 	sgp_group_drop_holds(&ep->send, leader);
-	for (uint32_t i = 0; i < leader->parts; i++)
-		sgp_side_slot(&ep->send, last - i)->num_chunk = 0;
 }
 
 static bool is_gathered(const struct sgp_ep *ep, const struct sgp_slot *leader)

@@ -211,7 +211,8 @@ void sgp_cq_renew_locked(struct sgp_cq *cq, struct sgp_ep *ep);
 /* The group joins the pending list, to be told of. The lock is held. */
 void sgp_cq_tell_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader);
 
-/* Drop the holds of the group's slots; returns how many. The cq's lock is held. */
+/* Drop the holds of a cancelled group's slots, whose post is over, so that they have none; returns how
+ * many. The cq's lock is held. */
 unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader);
 
 /* Whether no slot of the leader's group is posted any more. The cq's lock is held. */

@@ -48,7 +48,8 @@ static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
 		sgp_slot_free(sgp_side_slot(side, first + i));
 }
 
-unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader)
+/* The numbers of holds stay: a post looks at them after the doorbell, to tell a list from a copy. */
+static unsigned int put_holds(struct sgp_side *side, const struct sgp_slot *leader)
 {
 	uint32_t first = seq_of(leader) - leader->parts + 1u;
 	unsigned int dropped = 0;
@@ -64,6 +65,16 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 	return dropped;
 }
 
+unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader)
+{
+	uint32_t first = seq_of(leader) - leader->parts + 1u;
+	unsigned int dropped = put_holds(side, leader);
+
+	for (uint32_t i = 0; i < leader->parts; i++)
+		sgp_side_slot(side, first + i)->num_chunk = 0;
+	return dropped;
+}
+
 static SGP_HOT void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 {
 	if (SGP_LIKELY(leader->parts == 1)) {
@@ -73,7 +84,7 @@ static SGP_HOT void drop_group(struct sgp_side *side, struct sgp_slot *leader)
 		sgp_slot_free(leader);
 		return;
 	}
-	sgp_group_drop_holds(side, leader);
+	put_holds(side, leader);
 	free_group(side, leader);
 }
 
