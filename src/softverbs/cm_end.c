@@ -58,6 +58,19 @@ void sw_cm_qp_ended(struct sw_qp *qp)
 	}
 }
 
+/* The ids' messages come in at any time, and find no queue pair that has gone. */
+void sw_cm_qp_gone(const struct sw_qp *qp)
+{
+	struct sw_list *l;
+
+	sw_each (l, sw_cm_ids()) {
+		struct sw_id *id = sw_outer(l, struct sw_id, link);
+
+		if (id->id.qp == &qp->ibv.qp_base)
+			id->id.qp = NULL;
+	}
+}
+
 void sw_cm_take_goodbye(struct sw_id *id)
 {
 	if (sw_cm_iwarp(id)) {

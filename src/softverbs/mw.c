@@ -208,8 +208,9 @@ bool sw_remote(struct sw_qp *qp, uint32_t rkey, uint64_t addr, uint64_t len, uns
 	uint32_t i = rkey >> 8;
 	struct sw_key *k = i < qp->dev->nkey ? &qp->dev->key[i] : NULL;
 
-	/* What the QP was given when it was taken to INIT. */
-	if ((qp->attr.qp_access_flags & access) != access)
+	/* XRC: the SRQ whose request it is may have gone, and with it the domain. Else: what the QP
+	 * was given when it was taken to INIT. */
+	if (!qp->pd || (qp->attr.qp_access_flags & access) != access)
 		return false;
 	if (!len)
 		return true; /* nothing is touched, no key is looked at */

@@ -345,6 +345,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	/* On iWARP the QP is the connection's end of the stream. */
 	if (dev->p.transport == IBV_TRANSPORT_IWARP)
 		sw_cm_qp_ended(qp);
+	sw_cm_qp_gone(qp);
 	/* Law 2.8: mlx5 and hns take the QP's CQEs out of the CQ, rxe and siw leave them. */
 	sw_cq_forget(qp->scq, qp, !dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !dev->p.keep_cqes);

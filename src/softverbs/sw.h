@@ -387,6 +387,7 @@ uint32_t sw_pow2(uint32_t n);
 /* SGEs per slot, for a queue that asked for so many. */
 uint32_t sw_sge_room(const struct sw_device *dev, uint32_t asked);
 void sw_cm_qp_ended(struct sw_qp *qp); /* cm_end.c */
+void sw_cm_qp_gone(const struct sw_qp *qp);
 uint32_t sw_rounded(uint32_t n, enum sw_rounding how);
 
 /* ---- post.c, engine.c ---- */

@@ -130,7 +130,7 @@ static struct sw_rx *next_stalled(const struct sw_srq *srq)
 	sw_each (l, &attached) {
 		struct sw_rx *rx = sw_outer(l, struct sw_rx, link);
 
-		if (rx->qp && rx->qp->srq == srq && rx->state == SW_RX_STALLED && sw_rx_alive(rx))
+		if (sw_rx_alive(rx) && rx->qp && rx->qp->srq == srq && rx->state == SW_RX_STALLED)
 			return rx;
 	}
 	return NULL;
