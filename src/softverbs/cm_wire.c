@@ -16,11 +16,14 @@
 
 #include "softverbs/net.h"
 
+#define BUDGET 64
+
 struct sw_cm_wire {
 	struct sw_sock s;
 	struct sw_id *id; /* NULL: its request hasn't come */
 	uint32_t n;       /* bytes of `in` */
 	bool ending;      /* it is closed when what was said is out */
+	bool unheard;     /* TCP: nobody listens there */
 	struct sw_cm_msg in;
 	struct {
 		uint32_t at, end;
@@ -48,8 +51,10 @@ static bool flush(struct sw_cm_wire *w)
 			sw_sock_want(&w->s, EPOLLIN | EPOLLOUT);
 			return true;
 		}
-		if (n < 0)
+		if (n < 0) {
+			w->unheard = errno == ECONNREFUSED;
 			break; /* what has come before is still read */
+		}
 		w->out.at += (uint32_t)n;
 	}
 	w->out.at = w->out.end = 0;
@@ -158,13 +163,18 @@ static bool accepted(struct sw_id *id, const struct sw_cm_msg *m)
 	return true;
 }
 
+static void turned_down(struct sw_id *id, int reason, const void *priv, size_t len)
+{
+	if (reason != SW_REJ_INVALID_SID || sw_cm_iwarp(id) || !sw_cm_nobody(id))
+		sw_cm_refused(id, reason, priv, len);
+}
+
 static bool refused(struct sw_id *id, const struct sw_cm_msg *m)
 {
 	if (id->state != SW_CM_CONNECT || m->reason <= 0)
 		return false;
 	sw_cm_wire_end(id);
-	if (m->reason != SW_REJ_INVALID_SID || sw_cm_iwarp(id) || !sw_cm_nobody(id))
-		sw_cm_refused(id, m->reason, m->priv, m->priv_len);
+	turned_down(id, m->reason, m->priv, m->priv_len);
 	return true;
 }
 
@@ -184,6 +194,8 @@ static bool message(struct sw_cm_wire *w)
 	case SW_CM_REJ:
 		return refused(id, m);
 	case SW_CM_RTU:
+		if (id->asked)
+			return false; /* whoever asks is the one who says so */
 		sw_cm_take_rtu(id);
 		return true;
 	case SW_CM_DREQ:
@@ -208,6 +220,10 @@ static void hung_up(struct sw_cm_wire *w)
 	drop(w);
 	if (!id)
 		return;
+	if (w->unheard && id->state == SW_CM_CONNECT) {
+		turned_down(id, SW_REJ_INVALID_SID, NULL, 0);
+		return;
+	}
 	/* What it had sent before it went has arrived before. */
 	if (id->id.qp)
 		sw_wire_drain(sw_qp(id->id.qp));
@@ -221,11 +237,13 @@ static void on_event(struct sw_sock *s, uint32_t events)
 
 	if (events & EPOLLOUT && !flush(w))
 		return;
-	while (s->fd >= 0) {
+	/* Others want their turn too, however much one says. */
+	for (int i = 0; i < BUDGET && s->fd >= 0; i++) {
 		n = recv(s->fd, (char *)&w->in + w->n, sizeof w->in - w->n, MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (n <= 0) {
+			w->unheard = w->unheard || (n < 0 && errno == ECONNREFUSED);
 			hung_up(w);
 			return;
 		}
