@@ -226,6 +226,7 @@ static void in_child(void)
 		s->fd = -1;
 	}
 	sw_list_init(&socks);
+	sw_net_disown_ports();
 	sw_each (l, sw_devices())
 		sw_outer(l, struct sw_device, link)->block = 0;
 	if (started) {

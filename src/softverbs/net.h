@@ -231,6 +231,8 @@ struct sw_claim;
 int sw_net_claim_port(struct sw_id *id);
 int sw_net_listen(struct sw_id *id);
 void sw_net_release_port(struct sw_id *id);
+/* In a forked child: the ports are its parent's. */
+void sw_net_disown_ports(void);
 
 /* ---- net_hello.c ---- */
 

@@ -29,6 +29,7 @@
 #define TCP_BASE 47000
 #define BACKLOG  1024
 #define ROOM     (4 << 20) /* of a socket's buffers; the system may allow less */
+#define ALIVE_S  10 /* TCP: silence after which the other machine is asked whether it is there */
 
 struct sw_listener {
 	struct sw_sock s;
@@ -72,11 +73,18 @@ static int name(struct sockaddr_un *un, socklen_t *len, const char *rest)
 
 void sw_net_tune(int fd, bool tcp)
 {
-	int room = ROOM, on = 1;
+	int room = ROOM, on = 1, idle = ALIVE_S, between = ALIVE_S / 2, tries = 4;
 
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-	if (tcp)
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	if (!tcp)
+		return;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	/* A machine that has lost its power closes nothing. Not TCP_USER_TIMEOUT: that would also end
+	 * a peer that lives and has no receive posted. */
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
 }
 
 bool sw_net_trusted(int fd)
@@ -315,6 +323,23 @@ void sw_net_release_port(struct sw_id *id)
 			close(c->fd[i]);
 	sw_list_del(&c->link);
 	free(c);
+}
+
+/* Its listeners' sockets are closed already. */
+void sw_net_disown_ports(void)
+{
+	while (!sw_list_empty(&claims)) {
+		struct sw_claim *c = sw_outer(claims.next, struct sw_claim, link);
+
+		sw_list_del(&c->link); /* ids still point at it */
+		for (int i = 0; i < 2; i++) {
+			if (c->fd[i] >= 0)
+				close(c->fd[i]);
+			c->fd[i] = -1;
+			free(c->at[i]);
+			c->at[i] = NULL;
+		}
+	}
 }
 
 /* ---- connections ---- */

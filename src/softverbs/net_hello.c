@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Connections that come in: accepted, and given to whom their first frame says. Who says nothing is
- * kept only while there are few like him.
+ * Connections that come in: accepted, and given to whom their first frame says. Of those who say
+ * nothing only the latest few are kept.
  */
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -13,6 +13,7 @@
 
 struct guest {
 	struct sw_sock s;
+	struct sw_list link;   /* the longest silent first */
 	struct sw_device *dev; /* whose listener it came to; NULL: the connection manager's */
 	uint32_t block;        /* the device's then */
 	uint32_t n;
@@ -21,7 +22,14 @@ struct guest {
 		uint8_t b[sizeof(struct sw_hello)];
 	};
 };
+static struct sw_list silent = {&silent, &silent};
 static unsigned int guests;
+
+static void leave(struct guest *g)
+{
+	sw_list_del(&g->link);
+	guests--;
+}
 
 void sw_hello_fill(struct sw_hello *h, enum sw_kind kind, bool iwarp, uint32_t src, uint32_t dst)
 {
@@ -69,7 +77,7 @@ static void on_hello(struct sw_sock *s, uint32_t events)
 		return;
 	if (n > 0 && (g->n += (uint32_t)n) < sizeof g->b)
 		return;
-	guests--;
+	leave(g);
 	if (n <= 0 || !welcome(g)) {
 		sw_sock_close(s);
 		return;
@@ -90,17 +98,25 @@ static void invite(int fd, struct sw_device *dev)
 	bool tcp = !getsockname(fd, (struct sockaddr *)&who, &len) && who.ss_family != AF_UNIX;
 	struct guest *g;
 
-	if (guests >= SILENT || (!tcp && !sw_net_trusted(fd)) || !(g = calloc(1, sizeof *g))) {
+	if ((!tcp && !sw_net_trusted(fd)) || !(g = calloc(1, sizeof *g))) {
 		close(fd);
 		return;
 	}
 	sw_net_tune(fd, tcp);
 	g->dev = dev;
 	g->block = dev ? dev->block : 0;
-	if (sw_sock_add(&g->s, fd, EPOLLIN, on_hello))
+	if (sw_sock_add(&g->s, fd, EPOLLIN, on_hello)) {
 		free(g);
-	else
-		guests++;
+		return;
+	}
+	sw_list_append(&silent, &g->link);
+	guests++;
+	on_hello(&g->s, EPOLLIN); /* mostly it is there already */
+	if (guests > SILENT) {
+		g = sw_outer(silent.next, struct guest, link);
+		leave(g);
+		sw_sock_close(&g->s);
+	}
 }
 
 /* Out of descriptors: whoever waits at the door would keep the thread awake, so he is let in and out
