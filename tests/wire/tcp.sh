@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # softverbs over TCP: two network namespaces, which are two machines to it, and a wire between them.
 #
-#	tcp.sh DATA-TEST
+#	tcp.sh DATA-TEST RUDE-TEST
 #
 # Making namespaces takes rights: without them the test is skipped (77).
 set -eu
@@ -26,7 +26,8 @@ there ip addr add 10.77.0.2/24 dev wire1
 for link in lo wire0; do ip link set $link up; done
 for link in lo wire1; do there ip link set $link up; done
 
-SGP_SOFTVERBS_NET=10.77.0.1 "$1" --over 10.77.0.2 listens "${@:2}" &
+SGP_SOFTVERBS_NET=10.77.0.1 "$1" --over 10.77.0.2 listens "${@:3}" &
 first=$!
-SGP_SOFTVERBS_NET=10.77.0.2 there "$1" --over 10.77.0.1 asks "${@:2}"
+SGP_SOFTVERBS_NET=10.77.0.2 there "$1" --over 10.77.0.1 asks "${@:3}"
 wait $first
+SGP_SOFTVERBS_NET=10.77.0.1 "$2" --nobody 10.77.0.2
