@@ -135,6 +135,31 @@ START_TEST(a_reset_posts_all_again)
 }
 END_TEST
 
+START_TEST(a_reset_after_a_close_that_failed)
+{
+	struct sgp_recv_part part;
+	struct sgp_ep *ep;
+	int n;
+
+	open_rig("soft", (struct rig_attr){.depth = 1, .chunks = 32, .cqe = 64});
+	part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
+	ep = plain_ep(&part, 1, 8);
+	ck_assert_int_eq(sgp_ep_refill(ep), 0);
+	ck_assert_int_eq(sv_fail_nth("destroy_qp", 0, EIO), 0);
+	ck_assert_int_eq(sgp_ep_close(ep, 0), -1);
+	sv_faults_clear();
+	while ((n = sgp_poll(b->cq, RIG_WC, b->wc)) > 0)
+		for (int i = 0; i < n; i++)
+			sgp_sgl_clear(&b->wc[i].sgl);
+	ck_assert_int_eq(n, 0);
+	ck_assert_msg(!sgp_ep_reset(ep), "%s", sgp_errmsg());
+	ck_assert_int_eq(posted_of(ep), 8);
+	ck_assert_int_eq(sgp_ep_refill(ep), 0);
+	close_plain(ep);
+	close_rig();
+}
+END_TEST
+
 START_TEST(what_cannot_be_made_leaves_nothing)
 {
 	struct sgp_ep_attr attr;
@@ -232,6 +257,7 @@ int main(void)
 	tcase_add_loop_test(tc, a_half_taken_chain_is_made_good, 0, 2 * npersonas);
 	tcase_add_loop_test(tc, an_error_leaves_nothing_behind, 0, npersonas);
 	tcase_add_loop_test(tc, a_reset_posts_all_again, 0, nroce);
+	tcase_add_test(tc, a_reset_after_a_close_that_failed);
 	tcase_add_test(tc, what_cannot_be_made_leaves_nothing);
 	tcase_add_test(tc, an_endpoint_that_cannot_be_filled_is_none);
 	suite_add_tcase(s, tc);
