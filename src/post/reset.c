@@ -148,6 +148,6 @@ int sgp_ep_reset(struct sgp_ep *ep)
 	atomic_store(&ep->connected, false);
 	atomic_store(&ep->stopped, false);
 	if (was_made && ep->refill)
-		sgp_refill_resume(ep->refill); /* what was missing; a close may have failed before */
+		sgp_refill_resume(ep->refill); /* a close that failed had stopped it */
 	return 0;
 }
