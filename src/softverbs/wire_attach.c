@@ -27,7 +27,7 @@ static bool answers(const struct sw_qp *qp)
 void sw_rx_drop(struct sw_rx *rx)
 {
 	if (rx->qp) {
-		sw_rx_give_back(rx);
+		sw_rx_give_back(rx, true);
 		rx->qp->rx = NULL;
 		rx->qp = NULL;
 	} else if (rx->state == SW_RX_WAITING) {
@@ -81,7 +81,7 @@ void sw_wire_rx_end(struct sw_qp *qp)
 		sw_rx_drop(rx); /* in the middle of a DATA there is no way to say it */
 		return;
 	}
-	sw_rx_give_back(rx);
+	sw_rx_give_back(rx, qp->state == IBV_QPS_ERR);
 	qp->rx = NULL;
 	rx->qp = NULL;
 	rx->state = SW_RX_DRAIN;

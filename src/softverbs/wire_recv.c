@@ -68,8 +68,8 @@ static void take(struct sw_rx *rx, struct sw_taken *t)
 	rx->took = false;
 }
 
-/* The queue pair ends, or forgets, and the message is not complete. */
-void sw_rx_give_back(struct sw_rx *rx)
+/* The message doesn't come to its end, and the queue pair is in error, is about to be, or forgets. */
+void sw_rx_give_back(struct sw_rx *rx, bool flushed)
 {
 	struct ibv_wc wc = {.status = IBV_WC_WR_FLUSH_ERR, .opcode = IBV_WC_RECV};
 
@@ -77,7 +77,7 @@ void sw_rx_give_back(struct sw_rx *rx)
 		return;
 	rx->took = false;
 	wc.wr_id = rx->wqe.wr_id;
-	if (rx->qp->state == IBV_QPS_ERR)
+	if (flushed)
 		sw_complete_recv(rx->qp, &wc, 0, false);
 	else
 		rx->qp->srq->unpolled--; /* law 2.7: without a completion */

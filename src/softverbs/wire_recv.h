@@ -57,7 +57,7 @@ bool sw_rx_work(struct sw_rx *rx);
 /* What the epoll should look for; `more`: another turn at once. */
 uint32_t sw_rx_wants(const struct sw_rx *rx, bool more);
 /* A receive that was taken out of a shared queue, when the message doesn't come to its end. */
-void sw_rx_give_back(struct sw_rx *rx);
+void sw_rx_give_back(struct sw_rx *rx, bool flushed);
 
 /* wire_attach.c: it is closed, and its queue pair has none. */
 void sw_rx_drop(struct sw_rx *rx);

@@ -189,19 +189,103 @@ START_TEST(test_port_after_fork)
 {
 	struct rdma_event_channel *ec = rdma_create_event_channel();
 	struct rdma_cm_id *id = bound(ec);
-	pid_t child = fork();
+	char there = 0;
+	pid_t child;
+	int fd[2];
 
+	ck_assert_int_eq(pipe(fd), 0);
+	child = fork();
 	ck_assert_int_ge(child, 0);
 	if (!child) {
-		pause();
+		if (write(fd[1], &there, 1) == 1)
+			pause();
 		_exit(0);
 	}
+	ck_assert_int_eq(read(fd[0], &there, 1), 1);
+	close(fd[0]);
+	close(fd[1]);
 	rdma_destroy_id(id);
 	id = bound(ec); /* the child lives */
 	rdma_destroy_id(id);
 	rdma_destroy_event_channel(ec);
 	kill(child, SIGKILL);
 	ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+END_TEST
+
+/* Makes the queue pair wait for one that the test plays, and connects to it. */
+static int ask_rc(struct ibv_qp *qp)
+{
+	uint32_t asker = (qp->qp_num / SW_QPN_BLOCK % 1023 + 1) * SW_QPN_BLOCK + 5;
+	struct sw_rsp ready;
+	char name[32];
+	int fd;
+
+	ck_assert_int_eq(plain_init(qp), 0);
+	ck_assert_int_eq(plain_join(qp, asker, 7, 12), 0);
+	snprintf(name, sizeof name, "qpn.%u", qp->qp_num / SW_QPN_BLOCK);
+	fd = fuzz_connect(name);
+	ck_assert_int_ge(fd, 0);
+	fcntl(fd, F_SETFL, 0);
+	hello(fd, SW_KIND_RC, asker, qp->qp_num);
+	ck_assert_int_eq(recv(fd, &ready, sizeof ready, MSG_WAITALL), sizeof ready);
+	ck_assert_int_eq(ready.kind, SW_RSP_READY);
+	return fd;
+}
+
+/* A request and half of its payload, and it has come. */
+static void half(int fd, const struct sw_req *r, const volatile char *to)
+{
+	char b[2048];
+
+	ck_assert_uint_eq(r->len, 2 * sizeof b);
+	memset(b, 1, sizeof b);
+	ck_assert_int_eq(send(fd, r, sizeof *r, 0), sizeof *r);
+	ck_assert_int_eq(send(fd, b, sizeof b, 0), sizeof b);
+	while (!to[sizeof b - 1])
+		sched_yield();
+}
+
+/* The peer goes in the middle of a message: its receive, taken out of a shared queue, is flushed. */
+START_TEST(test_half_a_message)
+{
+	struct ibv_context *ctx = open_first();
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_cq *cq = ibv_create_cq(ctx, 8, NULL, NULL, 0);
+	struct ibv_srq_init_attr sa = {.attr = {4, 1, 0}};
+	struct ibv_srq *srq = ibv_create_srq(pd, &sa);
+	struct ibv_qp_init_attr qa = {.qp_type = IBV_QPT_RC,
+				      .send_cq = cq,
+				      .recv_cq = cq,
+				      .srq = srq,
+				      .cap = {1, 0, 1, 0, 0}};
+	struct ibv_qp *qp = ibv_create_qp(pd, &qa);
+	static volatile char mem[4096];
+	struct ibv_mr *mr =
+		ibv_reg_mr(pd, (void *)(uintptr_t)mem, sizeof mem, IBV_ACCESS_LOCAL_WRITE);
+	struct ibv_sge sge = {(uintptr_t)mem, sizeof mem, 0};
+	struct ibv_recv_wr *bad, wr = {.wr_id = 42, .sg_list = &sge, .num_sge = 1};
+	struct sw_req r = {.op = SW_REQ_SEND, .len = sizeof mem};
+	struct ibv_wc wc;
+	int fd;
+
+	ck_assert(srq && qp && mr);
+	sge.lkey = mr->lkey;
+	ck_assert_int_eq(ibv_post_srq_recv(srq, &wr, &bad), 0);
+	fd = ask_rc(qp);
+	half(fd, &r, mem);
+	close(fd);
+	while (!ibv_poll_cq(cq, 1, &wc))
+		sched_yield();
+	ck_assert_uint_eq(wc.wr_id, 42);
+	ck_assert_int_eq(wc.status, IBV_WC_WR_FLUSH_ERR);
+	ck_assert_int_eq(ibv_poll_cq(cq, 1, &wc), 0);
+	ck_assert_int_eq(ibv_destroy_qp(qp), 0);
+	ck_assert_int_eq(ibv_destroy_srq(srq), 0);
+	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
+	ck_assert_int_eq(ibv_destroy_cq(cq), 0);
+	ck_assert_int_eq(ibv_dealloc_pd(pd), 0);
+	ck_assert_int_eq(ibv_close_device(ctx), 0);
 }
 END_TEST
 
@@ -231,35 +315,22 @@ START_TEST(test_no_srq)
 				       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	struct sw_req r = {.op = SW_REQ_WRITE, .len = sizeof mem, .raddr = (uintptr_t)mem};
 	struct sw_rsp answer[2];
-	char name[32], half[sizeof mem / 2];
-	uint32_t asker;
+	char rest[sizeof mem / 2];
 	int fd;
 
 	ck_assert(srq && qp && mr);
-	asker = (qp->qp_num / SW_QPN_BLOCK % 1023 + 1) * SW_QPN_BLOCK + 5;
-	ck_assert_int_eq(plain_init(qp), 0);
-	ck_assert_int_eq(plain_join(qp, asker, 7, 12), 0);
-	snprintf(name, sizeof name, "qpn.%u", qp->qp_num / SW_QPN_BLOCK);
-	fd = fuzz_connect(name);
-	ck_assert_int_ge(fd, 0);
-	fcntl(fd, F_SETFL, 0);
-	hello(fd, SW_KIND_RC, asker, qp->qp_num);
-	ck_assert_int_eq(recv(fd, answer, sizeof *answer, MSG_WAITALL), sizeof *answer);
-	ck_assert_int_eq(answer->kind, SW_RSP_READY);
+	fd = ask_rc(qp);
 	ck_assert_int_eq(ibv_get_srq_num(srq, &r.srqn), 0);
 	r.rkey = mr->rkey;
-	memset(half, 1, sizeof half);
-	ck_assert_int_eq(send(fd, &r, sizeof r, 0), sizeof r);
-	ck_assert_int_eq(send(fd, half, sizeof half, 0), sizeof half);
-	while (!mem[sizeof half - 1])
-		sched_yield();
+	half(fd, &r, mem);
+	memset(rest, 1, sizeof rest);
 	ck_assert_int_eq(ibv_destroy_srq(srq), 0);
-	ck_assert_int_eq(send(fd, half, sizeof half, 0), sizeof half);
+	ck_assert_int_eq(send(fd, rest, sizeof rest, 0), sizeof rest);
 	ck_assert_int_eq(recv(fd, answer, sizeof answer, MSG_WAITALL), sizeof answer);
 	ck_assert_int_eq(answer[0].kind, SW_RSP_NAK);
 	ck_assert_int_eq(answer[0].status, IBV_WC_REM_ACCESS_ERR);
 	ck_assert_int_eq(answer[1].kind, SW_RSP_GONE);
-	ck_assert_int_eq(mem[sizeof half], 0);
+	ck_assert_int_eq(mem[sizeof rest], 0);
 	close(fd);
 	ck_assert_int_eq(ibv_destroy_qp(qp), 0);
 	ck_assert_int_eq(ibv_dereg_mr(mr), 0);
@@ -362,6 +433,7 @@ int main(int argc, char **argv)
 	tcase_add_test(t, test_rtu_to_asker);
 	tcase_add_test(t, test_silent);
 	tcase_add_test(t, test_port_after_fork);
+	tcase_add_test(t, test_half_a_message);
 	tcase_add_test(t, test_no_srq);
 	tcase_add_test(t, test_tcp_keepalive);
 	suite_add_tcase(s, t);
