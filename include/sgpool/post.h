@@ -309,8 +309,8 @@ SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
  * rights), otherwise in RESET; RTR and RTS are the caller's (sgp_ep_qp()). Until it is in RTS, sends
  * are ENOTCONN. A librdmacm identifier cannot connect a second time: this is for plain queue pairs.
  * Two calls at once, or a call beside sgp_ep_close(), are not allowed; anything else is.
- * Returns 0; -1 with EINVAL (no endpoint, or it's closed) or the errno of ibv_query_qp(3), and nothing
- * has changed; -1 with the errno of ibv_modify_qp(3), and the endpoint has stopped: the call may be
+ * Returns 0; -1 with EINVAL (no endpoint, or it's closed), EOPNOTSUPP (iWARP, whose queue pairs cannot
+ * connect again: close it) or the errno of ibv_query_qp(3), and nothing has changed; -1 with the errno of ibv_modify_qp(3), and the endpoint has stopped: the call may be
  * made again, or the endpoint closed.
  */
 SGP_API int sgp_ep_reset(struct sgp_ep *ep);

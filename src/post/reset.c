@@ -7,6 +7,9 @@
  * is finished with the memory, the rest of our own table ends as flushed; and the slots get a new
  * generation, so that a completion of the old life that still turns up matches nothing. The queue
  * is polled empty in between, since what the old life left in it has no room beside the new one's.
+ *
+ * Not on iWARP, whose queue pairs live as long as a TCP connection. soft-iWARP answers 0 to RESET and
+ * stays as it was: its receives would take messages into memory that the caller has back already.
  */
 #include <errno.h>
 #include <string.h>
@@ -133,6 +136,8 @@ int sgp_ep_reset(struct sgp_ep *ep)
 		return -1;
 	if (!ep || !ep->qp)
 		return sgp_fail(EINVAL, "reset: an open endpoint is needed");
+	if (ep->iwarp)
+		return sgp_fail(EOPNOTSUPP, "an iWARP queue pair is not used again: close it");
 	if (query(ep))
 		return -1;
 	was_made = ep->init.due;

@@ -152,6 +152,30 @@ START_TEST(what_is_not_open_is_not_reset)
 }
 END_TEST
 
+/* RESET changes nothing there (soft-iWARP), so the endpoint must go on as if nobody had asked. */
+START_TEST(iwarp_is_refused_and_goes_on)
+{
+	struct rig rig;
+	struct sgp_wc *wc;
+
+	ck_assert_int_eq(sv_device_add("siw0", "siw", 1), 0);
+	rig_open(&rig, &(struct rig_attr){.depth = 4});
+	wc = rig.side[1].wc;
+	rig_post_recv(&rig.side[1], &context[1]);
+	errno = 0;
+	ck_assert_int_eq(sgp_ep_reset(rig.side[1].ep), -1);
+	ck_assert_int_eq(errno, EOPNOTSUPP);
+	rig_check_live(&rig.side[1], 1);
+	rig_post_send(&rig.side[0], &context[0], 7);
+	rig_reap(&rig.side[1], 1);
+	ck_assert_ptr_eq(wc->context, &context[1]);
+	ck_assert_int_eq(wc->status, IBV_WC_SUCCESS);
+	ck_assert_int_eq(*(uint8_t *)(uintptr_t)wc->sgl.sge[0].addr, 7);
+	sgp_sgl_clear(&wc->sgl);
+	rig_close(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("reset");
@@ -164,5 +188,6 @@ int main(void)
 	tcase_add_test(tc, a_reset_that_fails_may_be_made_again);
 	tcase_add_test(tc, a_reset_lets_go_of_what_was_cancelled);
 	tcase_add_test(tc, what_is_not_open_is_not_reset);
+	tcase_add_test(tc, iwarp_is_refused_and_goes_on);
 	return suite_run(suite);
 }
