@@ -96,7 +96,7 @@ void sw_cm_event_conn(struct sw_event *e, const struct sw_cm_msg *m)
 	p->qp_num = m->qpn;
 }
 
-void sw_cm_forget(struct sw_id *id)
+static void drop_queued(struct sw_id *id)
 {
 	struct sw_cm_chan *ch = sw_cm_chan(id->id.channel);
 	struct sw_list *l, *n;
@@ -114,11 +114,21 @@ void sw_cm_forget(struct sw_id *id)
 		}
 		free(e);
 	}
+}
+
+void sw_cm_forget(struct sw_id *id)
+{
+	/* The lock is given back below: nobody finds it any more, and what comes all the same goes. */
+	id->state = SW_CM_CLOSED;
+	sw_cm_await(id, SW_CM_NOTHING);
+	drop_queued(id);
 	if (id->events != id->acked)
 		sw_strict("rdma_destroy_id: %u events were fetched and %u acknowledged", id->events,
 			  id->acked);
-	while (id->events != id->acked)
+	while (id->events != id->acked) {
 		sw_sleep();
+		drop_queued(id);
+	}
 }
 
 void sw_cm_migrate(struct sw_id *id, struct sw_cm_chan *to)

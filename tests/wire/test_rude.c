@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -180,6 +181,46 @@ START_TEST(test_silent)
 	close(last);
 	rdma_destroy_id(id);
 	rdma_destroy_id(listener);
+	rdma_destroy_event_channel(ec);
+}
+END_TEST
+
+static void *destroy(void *id)
+{
+	rdma_destroy_id(id);
+	return NULL;
+}
+
+/* While a listener that goes waits for an event to be acknowledged, nothing more comes about it. */
+START_TEST(test_request_to_leaver)
+{
+	struct rdma_event_channel *ec = rdma_create_event_channel();
+	struct rdma_cm_id *listener = bound(ec), *id;
+	struct rdma_cm_event *e, *late;
+	int fd[16];
+	pthread_t t;
+
+	ck_assert_int_eq(rdma_listen(listener, 16), 0);
+	fd[0] = connect_cm();
+	hello(fd[0], SW_KIND_CM, 0, 0);
+	say(fd[0], SW_CM_REQ);
+	ck_assert_int_eq(rdma_get_cm_event(ec, &e), 0);
+	id = e->id;
+	ck_assert_int_eq(pthread_create(&t, NULL, destroy, listener), 0);
+	for (int i = 1; i < 16; i++) { /* the more of them, the surer some come while it waits */
+		fd[i] = connect_cm();
+		hello(fd[i], SW_KIND_CM, 0, 0);
+		say(fd[i], SW_CM_REQ);
+		usleep(5000);
+	}
+	rdma_ack_cm_event(e);
+	pthread_join(t, NULL);
+	ck_assert_int_eq(fcntl(ec->fd, F_SETFL, O_NONBLOCK), 0);
+	ck_assert_int_eq(rdma_get_cm_event(ec, &late), -1);
+	ck_assert_int_eq(errno, EAGAIN);
+	for (int i = 0; i < 16; i++)
+		close(fd[i]);
+	rdma_destroy_id(id);
 	rdma_destroy_event_channel(ec);
 }
 END_TEST
@@ -432,6 +473,7 @@ int main(int argc, char **argv)
 	tcase_add_loop_test(t, test_no_qp, 0, 2);
 	tcase_add_test(t, test_rtu_to_asker);
 	tcase_add_test(t, test_silent);
+	tcase_add_test(t, test_request_to_leaver);
 	tcase_add_test(t, test_port_after_fork);
 	tcase_add_test(t, test_half_a_message);
 	tcase_add_test(t, test_no_srq);
