@@ -162,9 +162,10 @@ int ibv_destroy_srq(struct ibv_srq *ibv)
 		sw_unlock();
 		return EBUSY;
 	}
-	sw_async_forget(sw_ctx(ibv->context), ibv, &srq->async_got, &ibv->events_completed);
+	/* First, since the lock is given back while events aren't acknowledged: no request finds it. */
 	if (srq->xrcd)
 		sw_xrc_leave(srq);
+	sw_async_forget(sw_ctx(ibv->context), ibv, &srq->async_got, &ibv->events_completed);
 	srq->pd->refs--;
 	srq->dev->count[SV_SRQS]--;
 	sw_ctx(ibv->context)->objects--;
