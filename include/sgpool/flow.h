@@ -132,7 +132,7 @@ SGP_API int sgp_flow_greet(struct sgp_flow *flow, const void *bytes, size_t n);
  *   EAGAIN     the peer has no receive for it now, or an update's receive is to be posted again
  *              first: reap, post receives, then try again
  *   EMSGSIZE   longer than the peer's receives
- *   EINVAL     no room for the header
+ *   EINVAL     no room for the header, or imported memory there that can't be written
  *   ENOTCONN   before sgp_flow_greet()
  *   ESHUTDOWN  after SGP_FLOW_LAST
  */

@@ -8,12 +8,13 @@
  *      peer_slots ---update----> used_slots -posted--> owed_slots --word---> peer_slots
  *
  * The sums of both lines are depth and SGP_FLOW_RESERVE, always. It knows the posts' public face
- * only, and no lock: the caller serialises.
+ * (and whose memory a list begins in), and no lock: the caller serialises.
  */
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
 
+#include "pool/chunk.h"
 #include "pool/errmsg.h"
 #include "sgpool/sgpool.h"
 
@@ -164,6 +165,22 @@ static int post(struct sgp_flow *f, void *context, struct sgp_sgl *sgl, int flag
 	return sgp_post(f->ep, &wr, NULL);
 }
 
+/* May the header be written where the list begins? */
+static bool has_room(const struct sgp_sgl *sgl)
+{
+	const uint32_t needed = SGP_ACCESS_CPU | IBV_ACCESS_LOCAL_WRITE;
+
+	if (!sgl->num_sge || sgl->sge[0].length < SGP_FLOW_HEADER || sgl->flags & SGP_SGL_FOREIGN)
+		return false;
+	for (int i = 0; i < sgl->num_chunk; i++) {
+		const struct sgp_chunk *chunk = sgl->chunk[i];
+
+		if (sgl->sge[0].addr - (uintptr_t)chunk->addr < chunk->size)
+			return (sgp_chunk_access(chunk) & needed) == needed;
+	}
+	return false;
+}
+
 int sgp_flow_sendv(struct sgp_flow *flow, void *context, struct sgp_sgl *sgl, int flags)
 {
 	const uint32_t kind = flags & SGP_FLOW_LAST ? WORD_LAST : 0;
@@ -176,9 +193,10 @@ int sgp_flow_sendv(struct sgp_flow *flow, void *context, struct sgp_sgl *sgl, in
 		return sgp_fail(ENOTCONN, "flow: greet the peer first");
 	if (f->ended)
 		return sgp_fail(ESHUTDOWN, "flow: the last message has been sent");
-	if (!(f->flags & SGP_FLOW_IMMEDIATE) &&
-	    (!sgl->num_sge || sgl->sge[0].length < SGP_FLOW_HEADER || sgl->flags & SGP_SGL_FOREIGN))
-		return sgp_fail(EINVAL, "flow: the list's first slice has no room for the header");
+	if (!(f->flags & SGP_FLOW_IMMEDIATE) && !has_room(sgl))
+		return sgp_fail(EINVAL,
+				"flow: the list's first slice has no room for the header, or "
+				"can't be written");
 	if (sgl->length > f->peer_bytes)
 		return sgp_fail(EMSGSIZE, "flow: the peer's receives take %u bytes", f->peer_bytes);
 	takes_slot = kind && !f->credits && f->slots;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "../suite.h"
 #include "flow_ends.h"
@@ -344,6 +345,34 @@ START_TEST(wrong_messages)
 }
 END_TEST
 
+/* The header would be written into memory that is for sending only. */
+START_TEST(no_header_into_what_is_read_only)
+{
+	struct sgp_import_attr attr = {.flags = SGP_IMPORT_READ_ONLY, .length = 4096};
+	struct end *a = &ends[0];
+	struct sgp_import *import;
+	SGP_SGL(sgl, 4);
+
+	any_flow();
+	attr.addr = mmap(NULL, attr.length, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(attr.addr, MAP_FAILED);
+	import = sgp_pool_import(a->flow.pool, &attr);
+	ck_assert_ptr_nonnull(import);
+	ck_assert_int_eq(sgp_sgl_append_region(&sgl, import, 0, BYTES), 0);
+	send_refused(a, &sgl, EINVAL);
+	/* Behind a header of its own it goes. */
+	ck_assert_int_eq(sgp_sgl_prepend(&sgl, rig_chunk(a->side, 0), 0, SGP_FLOW_HEADER), 0);
+	ck_assert_int_eq(sgp_sgl_trim(&sgl, BYTES), 0);
+	ck_assert_int_eq(sgp_flow_sendv(&a->flow, NULL, &sgl, IBV_SEND_SIGNALED), 0);
+	a->sending++;
+	a->sent++;
+	ends_settle();
+	ck_assert_int_eq(sgp_pool_unimport(a->flow.pool, import), 0);
+	munmap(attr.addr, attr.length);
+	ends_close();
+}
+END_TEST
+
 /* A device that refuses a post, and a pool that is empty: the next try is as the first. */
 START_TEST(refused_posts)
 {
@@ -412,6 +441,7 @@ int main(void)
 	tcase_add_test(tc, wrong_attributes);
 	tcase_add_test(tc, no_immediates_on_iwarp);
 	tcase_add_test(tc, wrong_messages);
+	tcase_add_test(tc, no_header_into_what_is_read_only);
 	tcase_add_test(tc, refused_posts);
 	tcase_add_test(tc, before_the_greeting);
 	suite_add_tcase(suite, tc);
