@@ -130,7 +130,7 @@ static __attribute__((noinline)) int get_slowly(struct sgp_pool *pool, size_t si
 		struct sgp_mag *mag = sgp_thread.mags[cls->slot];
 
 		sgp_thread.last_get = mag;
-		if (sgp_mag_take_bulk(mag, chunks, n))
+		if (sgp_mag_take_bulk(mag, chunks, n, false))
 			return 0;
 	}
 	while (!take(cls, n, flags, chunks, &made)) {
@@ -166,7 +166,7 @@ struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
 		      size_t n)
 {
-	if (SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, chunks, n)))
+	if (SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, chunks, n, false)))
 		return 0;
 	return get_slowly(pool, size, flags, chunks, n);
 }
@@ -296,7 +296,7 @@ void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 		return;
 	}
 	while (n) {
-		size_t done = sgp_put_bulk_shortly(chunks, n);
+		size_t done = sgp_put_bulk_shortly(chunks, n, false);
 
 		if (done == 0)
 			done = put_some(chunks, n);

@@ -29,11 +29,19 @@ static inline bool sgp_last_drop(struct sgp_chunk *chunk)
 	return true;
 }
 
-/* Copy n pointers: a message has few, and for these a call costs more than the copy. */
-static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *const *from, size_t n)
+/* So many chunks at most are few: a message's. */
+#define SGP_FEW 16
+
+/* Copy n pointers. Where they are few, a call costs more than the copy. */
+static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *const *from, size_t n,
+				   bool few)
 {
 	struct sgp_chunk *const *end = from + n;
 
+	if (!few) {
+		memcpy(to, from, n * sizeof *to);
+		return;
+	}
 	for (; end - from >= 4; to += 4, from += 4)
 		memcpy(to, from, 4 * sizeof *to);
 	while (from != end)
@@ -47,7 +55,8 @@ static inline bool sgp_fast_flags(int flags)
 }
 
 /* n chunks at once out of a magazine of the thread's own; false when it has fewer. */
-static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n)
+static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n,
+				     bool few)
 {
 	struct sgp_chunk **top = sgp_mag_enter(mag);
 	bool enough;
@@ -57,7 +66,7 @@ static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chun
 		 (intptr_t)(n * sizeof top[0]);
 	if (enough) {
 		top -= n;
-		sgp_chunks_copy(chunks, top, n);
+		sgp_chunks_copy(chunks, top, n, few);
 	}
 	sgp_mag_leave(mag, top);
 	if (SGP_ASAN && enough)
@@ -67,12 +76,13 @@ static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chun
 
 /* sgp_pool_get_bulk() as far as the magazine of the thread's last get can serve it; else false. */
 static inline bool sgp_get_bulk_shortly(struct sgp_pool *pool, size_t size, int flags,
-					struct sgp_chunk *chunks[], size_t n)
+					struct sgp_chunk *chunks[], size_t n, bool few)
 {
 	struct sgp_mag *mag = sgp_thread.last_get;
 
 	return SGP_LIKELY(sgp_fast_flags(flags)) && SGP_LIKELY(n <= SGP_CHUNKS_MOST) &&
-	       sgp_mag_serves(mag, pool, size) && SGP_LIKELY(sgp_mag_take_bulk(mag, chunks, n));
+	       sgp_mag_serves(mag, pool, size) &&
+	       SGP_LIKELY(sgp_mag_take_bulk(mag, chunks, n, few));
 }
 
 static inline uint64_t sgp_chunk_state(const struct sgp_chunk *chunk)
@@ -102,10 +112,10 @@ static inline size_t sgp_count_alike(struct sgp_chunk *const chunks[], size_t n,
 
 /*
  * sgp_chunk_put_bulk() as far as the thread's magazine takes the chunks at once: sole references of one
- * class, from the first one on. Returns how many. n is not 0.
+ * class, from the first one on. Returns how many. n is not 0; few: nor above SGP_FEW.
  */
 static inline __attribute__((always_inline)) size_t
-sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
+sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n, bool few)
 {
 	uint64_t slot = chunks[0]->slot;
 	struct sgp_chunk **top, **ceil;
@@ -119,7 +129,7 @@ sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
 		n = top < ceil ? (size_t)(ceil - top) : 0;
 	if (SGP_ASAN)
 		sgp_hide_chunks(chunks, n);
-	sgp_chunks_copy(top, chunks, n);
+	sgp_chunks_copy(top, chunks, n, few);
 	sgp_mag_leave(mag, top + n);
 	return n;
 }
@@ -128,7 +138,7 @@ sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
 static inline __attribute__((always_inline)) void
 sgp_chunk_put_few(struct sgp_chunk *const chunks[], size_t n)
 {
-	size_t done = n ? sgp_put_bulk_shortly(chunks, n) : 0;
+	size_t done = n && n <= SGP_FEW ? sgp_put_bulk_shortly(chunks, n, true) : 0;
 
 	if (!SGP_LIKELY(done == n))
 		sgp_chunk_put_bulk(chunks + done, n - done);

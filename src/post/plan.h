@@ -93,7 +93,7 @@ static inline struct sgp_slot *sgp_fill_slot(struct sgp_side *side, void *contex
 static inline void sgp_fill_holds(struct sgp_slot *slot, struct sgp_chunk *const *chunk, int n)
 {
 	slot->num_chunk = (uint16_t)n;
-	sgp_chunks_copy(slot->chunk, chunk, (size_t)n);
+	sgp_chunks_copy(slot->chunk, chunk, (size_t)n, true);
 }
 
 /* What it needs besides to hand the list back; its holds are there. */

@@ -228,8 +228,8 @@ static __attribute__((noinline)) int get_slowly(struct sgp_sgl *sgl, struct sgp_
 int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
 {
 	if (SGP_LIKELY(sgl && pool && n >= 0) && SGP_LIKELY(!sgl->num_chunk && !sgl->num_sge) &&
-	    SGP_LIKELY(n <= sgl->max_chunk && n <= sgl->max_sge) &&
-	    SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, sgl->chunk, (size_t)n))) {
+	    SGP_LIKELY(n <= sgl->max_chunk && n <= sgl->max_sge) && SGP_LIKELY(n <= SGP_FEW) &&
+	    SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, sgl->chunk, (size_t)n, true))) {
 		fill_whole(sgl, (uint32_t)size, n);
 		return 0;
 	}
