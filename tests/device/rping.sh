@@ -11,7 +11,7 @@ pings=10
 
 # shellcheck disable=SC2317 # called by wait_until
 listens() { # PORT
-	rdma resource show cm_id 2>/dev/null | grep LISTEN | grep -q ":$1 "
+	rdma resource show cm_id 2>/dev/null | grep LISTEN | grep ":$1 " >/dev/null
 }
 
 # talk WHAT PORT SERVER -- CLIENT: both end, each with status 0. Output in server.out, client.out.
