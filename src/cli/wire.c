@@ -1,54 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The wire format: pure arithmetic on bytes, so that it can be tested with anything. */
-#include <endian.h>
 #include <string.h>
 
 #include "cli/wire.h"
+#include "post/bytes.h"
 
 #define HELLO_MAGIC   UINT32_C(0x53475048) /* "SGPH" */
 #define MESSAGE_MAGIC UINT32_C(0x5347504d) /* "SGPM" */
-
-static void put16(uint8_t *at, uint16_t value)
-{
-	value = htobe16(value);
-	memcpy(at, &value, sizeof value);
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-	value = htobe32(value);
-	memcpy(at, &value, sizeof value);
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-	value = htobe64(value);
-	memcpy(at, &value, sizeof value);
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-	uint16_t value;
-
-	memcpy(&value, at, sizeof value);
-	return be16toh(value);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof value);
-	return be32toh(value);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof value);
-	return be64toh(value);
-}
 
 void wire_put_hello(uint8_t bytes[WIRE_HELLO], const struct wire_hello *hello)
 {

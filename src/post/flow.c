@@ -16,6 +16,7 @@
 
 #include "pool/chunk.h"
 #include "pool/errmsg.h"
+#include "post/bytes.h"
 #include "sgpool/sgpool.h"
 
 #define MAGIC   UINT32_C(0x53475046) /* "SGPF" */
@@ -26,34 +27,6 @@
 #define WORD_SLOTS   16 /* where they begin */
 #define WORD_UNUSED  UINT32_C(0x3ffc0000)
 #define WORD_CREDITS UINT32_C(0xffff)
-
-static void put16(uint8_t *at, uint16_t value)
-{
-	value = htobe16(value);
-	memcpy(at, &value, sizeof value);
-}
-
-static void put32(uint8_t *at, uint32_t value)
-{
-	value = htobe32(value);
-	memcpy(at, &value, sizeof value);
-}
-
-static uint16_t get16(const uint8_t *at)
-{
-	uint16_t value;
-
-	memcpy(&value, at, sizeof value);
-	return be16toh(value);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof value);
-	return be32toh(value);
-}
 
 /* Bytes that every message has. */
 static uint32_t header_bytes(uint32_t flags)
