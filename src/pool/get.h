@@ -39,7 +39,8 @@ static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *cons
 	struct sgp_chunk *const *end = from + n;
 
 	if (!few) {
-		memcpy(to, from, n * sizeof *to);
+		if (n > 0) /* of none there may be no array */
+			memcpy(to, from, n * sizeof *to);
 		return;
 	}
 	for (; end - from >= 4; to += 4, from += 4)
