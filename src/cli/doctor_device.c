@@ -16,6 +16,7 @@
 
 #include "cli/doctor.h"
 #include "cli/transfer.h"
+#include "sgp_config.h"
 
 /* A network interface that a software device could stand on: up, and not the loopback. */
 static void find_interface(char *name, size_t size)
@@ -300,8 +301,10 @@ static void write_device(struct doctor *d, struct ibv_device *device)
 	out_end(d->out);
 }
 
+/* Where the system's verbs can't tell (FreeBSD's), nothing is said of it. */
 static void write_fork(struct doctor *d)
 {
+#if SGP_HAVE_FORK_STATUS
 	const enum ibv_fork_status status = ibv_is_fork_initialized();
 	struct sgp_advice advice;
 
@@ -313,6 +316,9 @@ static void write_fork(struct doctor *d)
 		sgp_advise_fork(&advice);
 		doctor_mend(doctor_problem(d, HINT, "fork", "%s", advice.what), "%s", advice.mend);
 	}
+#else
+	(void)d;
+#endif
 }
 
 static void write_cm(struct doctor *d)

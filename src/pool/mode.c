@@ -15,6 +15,7 @@
 #include "pool/errmsg.h"
 #include "pool/mode.h"
 #include "pool/thread.h"
+#include "sgp_config.h"
 
 unsigned int sgp_mode;
 
@@ -35,7 +36,9 @@ static void in_child(void)
 void sgp_fork_init(void)
 {
 	/* Kernels from 5.12 on copy pinned pages at the fork: IBV_FORK_UNNEEDED (case 48). */
+#if SGP_HAVE_FORK_STATUS
 	if (ibv_is_fork_initialized() == IBV_FORK_DISABLED)
+#endif
 		(void)ibv_fork_init();
 	pthread_atfork(NULL, NULL, in_child);
 }

@@ -35,8 +35,9 @@ static uint32_t access_for(const struct ibv_pd *pd, uint32_t flags)
 
 static bool has_windows(const struct ibv_device_attr *device)
 {
-	return device->max_mw > 0 && device->device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
-								 IBV_DEVICE_MEM_WINDOW_TYPE_2B);
+	return SGP_HAVE_WINDOWS && device->max_mw > 0 &&
+	       device->device_cap_flags &
+		       (IBV_DEVICE_MEM_WINDOW_TYPE_2A | IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 }
 
 /* The domain behind the others, which does not count yet. */

@@ -70,11 +70,13 @@ cc "$work/device.c" -o "$work/device" $(pkg-config --define-variable=includedir=
 	--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool-softverbs)
 [[ $(LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/device") == "1 soft0" ]]
 
-# The command finds the library that was installed with it.
-bin=$work/usr/bin/sgpool
-eval "$("$bin" softverbs --like siw)"
-[[ $LD_PRELOAD == "$work/usr/"*/libsgpool-softverbs.so.* && -f $LD_PRELOAD ]]
-unset LD_PRELOAD SGP_SOFTVERBS_DEVICES
-[[ $("$bin" softverbs --like siw -- "$bin" doctor) == *'RDMA can be used here: yes'* ]]
+# The command finds the library that was installed with it, where it was built.
+if grep -q '^SGP_CLI:BOOL=ON' "$build/CMakeCache.txt"; then
+	bin=$work/usr/bin/sgpool
+	eval "$("$bin" softverbs --like siw)"
+	[[ $LD_PRELOAD == "$work/usr/"*/libsgpool-softverbs.so.* && -f $LD_PRELOAD ]]
+	unset LD_PRELOAD SGP_SOFTVERBS_DEVICES
+	[[ $("$bin" softverbs --like siw -- "$bin" doctor) == *'RDMA can be used here: yes'* ]]
+fi
 [[ -f $work/usr/share/man/man7/softverbs.7 ]]
 echo "softverbs: ok"

@@ -19,6 +19,7 @@
 
 #include "../suite.h"
 #include "rig.h"
+#include "sgp_config.h"
 #include "sgpool/srq.h"
 #include "sgpool/window.h"
 
@@ -219,13 +220,13 @@ START_TEST(test_child_may_do_nothing)
 	struct inherited in;
 	struct rig rig;
 
-	rig_open(&rig, &(struct rig_attr){.pool_flags = SGP_POOL_WINDOWS});
+	rig_open(&rig, &(struct rig_attr){.pool_flags = SGP_HAVE_WINDOWS ? SGP_POOL_WINDOWS : 0});
 	in.rig = &rig;
 	in.held = rig_chunk(&rig.side[0], 1);
 	in.shared = rig_chunk(&rig.side[0], 2);
 	sgp_chunk_ref(in.shared);
 	in.window = sgp_window_create(rig.side[0].ep);
-	ck_assert_ptr_nonnull(in.window);
+	ck_assert(SGP_HAVE_WINDOWS == (in.window != NULL));
 	in.srq = sgp_srq_create(&(struct sgp_srq_attr){.pd = rig.side[0].pd, .depth = 1});
 	ck_assert_ptr_nonnull(in.srq);
 	rig_post_recv(&rig.side[1], NULL);
@@ -240,7 +241,7 @@ START_TEST(test_child_may_do_nothing)
 	ck_assert_int_eq(rig.side[1].wc[0].status, IBV_WC_SUCCESS);
 	ck_assert_int_eq(*(char *)(uintptr_t)rig.side[1].wc[0].sgl.sge[0].addr, 3);
 	ck_assert_int_eq(*(char *)sgp_chunk_addr(in.held), 1);
-	ck_assert_int_eq(sgp_window_destroy(in.window), 0);
+	ck_assert_int_eq(sgp_window_destroy(in.window), SGP_HAVE_WINDOWS ? 0 : -1);
 	ck_assert_int_eq(sgp_srq_destroy(in.srq), 0);
 	ck_assert_int_eq(sgp_chunk_put(in.held), 0);
 	ck_assert_int_eq(sgp_chunk_put(in.shared), 0);
@@ -359,17 +360,19 @@ START_TEST(test_fork_init_where_it_is_needed)
 		enum ibv_fork_status status;
 		unsigned int calls;
 	} kernel[] = {{IBV_FORK_UNNEEDED, 0}, {IBV_FORK_ENABLED, 0}, {IBV_FORK_DISABLED, 1}};
+	/* Where the system can't tell, it's called. */
+	const unsigned int calls = SGP_HAVE_FORK_STATUS ? kernel[_i].calls : 1;
 	struct ibv_pd *pd = open_device();
 	struct sgp_pool *pool;
 
 	fork_status = kernel[_i].status;
 	registered_before = 0;
 	pool = make_pool(pd);
-	ck_assert_uint_eq(fork_inits, kernel[_i].calls);
+	ck_assert_uint_eq(fork_inits, calls);
 	ck_assert_uint_eq(registered_before, 0); /* it comes too late after the first one */
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 	pool = make_pool(pd);
-	ck_assert_uint_eq(fork_inits, kernel[_i].calls);
+	ck_assert_uint_eq(fork_inits, calls);
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 	close_device(pd);
 }

@@ -13,6 +13,7 @@
 #include "pool/chunk.h"
 #include "pool/pool.h"
 #include "rig.h"
+#include "sgp_config.h"
 
 #define PAGE   4096
 #define INLINE 64
@@ -342,9 +343,11 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_send_and_receive);
 	tcase_add_test(tc, test_read_only_is_no_sink);
-	tcase_add_test(tc, test_dmabuf_is_not_looked_at);
-	tcase_add_test(tc, test_read_into_dmabuf);
-	tcase_add_test(tc, test_mapped_dmabuf);
+	if (SGP_HAVE_DMABUF) {
+		tcase_add_test(tc, test_dmabuf_is_not_looked_at);
+		tcase_add_test(tc, test_read_into_dmabuf);
+		tcase_add_test(tc, test_mapped_dmabuf);
+	}
 	tcase_add_test(tc, test_second_domain);
 	tcase_add_test(tc, test_lookups_while_it_changes);
 	suite_add_tcase(suite, tc);

@@ -7,6 +7,7 @@
 #include "../suite.h"
 #include "pool/chunk.h"
 #include "pool_rig.h"
+#include "sgp_config.h"
 #include "sgpool/sgl.h"
 
 #define PAGE   4096
@@ -193,6 +194,11 @@ START_TEST(test_windows_needed)
 {
 	struct sgp_pool *with = make_pool(1, 1, SGP_POOL_WINDOWS);
 
+	if (!SGP_HAVE_WINDOWS) {
+		ck_assert_ptr_null(with);
+		ck_assert_int_eq(errno, EOPNOTSUPP);
+		return;
+	}
 	ck_assert_msg(with != NULL, "%s", sgp_errmsg());
 	ck_assert_int_eq(sv_set("soft1", "max_mw", 0), 0);
 	ck_assert_int_eq(sgp_pool_add_pd(with, pd[0]), -1);

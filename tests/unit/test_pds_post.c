@@ -12,6 +12,7 @@
 #include "pool/chunk.h"
 #include "pool/pool.h"
 #include "rig.h"
+#include "sgp_config.h"
 
 #define PAGE   4096
 #define CHUNKS 64
@@ -389,12 +390,12 @@ START_TEST(test_unknown_domain)
 	ck_assert_int_eq(sgp_post_recvv(a->ep, &context, &list), -1);
 	ck_assert_int_eq(errno, EXDEV);
 	window = sgp_window_create(a->ep);
-	ck_assert_ptr_nonnull(window);
+	ck_assert(SGP_HAVE_WINDOWS ? window != NULL : errno == EOPNOTSUPP);
 	ck_assert_int_eq(sgp_post_bind(a->ep, &context, window, list.chunk[0], 0, 1,
 				       IBV_ACCESS_REMOTE_READ, 0),
 			 -1);
-	ck_assert_int_eq(errno, EXDEV);
-	ck_assert_int_eq(sgp_window_destroy(window), 0);
+	ck_assert_int_eq(errno, SGP_HAVE_WINDOWS ? EXDEV : EINVAL);
+	ck_assert_int_eq(sgp_window_destroy(window), SGP_HAVE_WINDOWS ? 0 : -1);
 	ck_assert_uint_eq(sv_calls("post_send"), sends);
 	ck_assert_uint_eq(sv_calls("post_recv"), recvs);
 	ck_assert_int_eq(list.num_chunk, 3);

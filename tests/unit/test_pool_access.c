@@ -7,6 +7,7 @@
 #include "../suite.h"
 #include "pool/chunk.h"
 #include "pool_rig.h"
+#include "sgp_config.h"
 #include "softverbs/sw.h"
 
 static struct sgp_pool *make(uint32_t flags)
@@ -50,14 +51,17 @@ static void check_all(bool iwarp)
 		{SGP_POOL_REMOTE_READ, IBV_ACCESS_REMOTE_READ},
 		{SGP_POOL_REMOTE_WRITE, IBV_ACCESS_REMOTE_WRITE},
 		{SGP_POOL_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_ATOMIC},
+#if SGP_HAVE_WINDOWS
 		{SGP_POOL_WINDOWS, IBV_ACCESS_MW_BIND},
+#endif
 	};
+	const unsigned int n = sizeof each / sizeof *each;
 
-	for (unsigned int set = 0; set < 16; set++) {
+	for (unsigned int set = 0; set < 1u << n; set++) {
 		unsigned int want = IBV_ACCESS_LOCAL_WRITE;
 		uint32_t flags = 0;
 
-		for (unsigned int i = 0; i < 4; i++) {
+		for (unsigned int i = 0; i < n; i++) {
 			if (set & 1u << i) {
 				flags |= each[i].flag;
 				want |= each[i].access;

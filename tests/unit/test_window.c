@@ -6,6 +6,7 @@
 
 #include "../suite.h"
 #include "rig.h"
+#include "sgp_config.h"
 
 static struct rig rig;
 static struct rig_side *a, *b;
@@ -217,12 +218,41 @@ START_TEST(a_window_outlives_its_queue_pair_and_still_holds)
 }
 END_TEST
 
+/* Where the system's verbs have no windows. */
+START_TEST(there_are_none)
+{
+	struct sgp_chunk *chunk;
+	struct sgp_window *w;
+
+	rig_open(&rig, &(struct rig_attr){.chunk_size = 4096});
+	a = &rig.side[0];
+	w = sgp_window_create(a->ep);
+	ck_assert_ptr_null(w);
+	ck_assert_int_eq(errno, EOPNOTSUPP);
+	chunk = rig_chunk(a, 1);
+	ck_assert_int_eq(sgp_post_bind(a->ep, &context[0], w, chunk, 0, 1, 0, 0), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_post_invalidate(a->ep, &context[0], w, 0), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_window_is_bound(w), 0);
+	ck_assert_uint_eq(sgp_window_rkey(w), 0);
+	ck_assert_int_eq(sgp_window_destroy(w), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	sgp_chunk_put(chunk);
+	teardown();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("window");
 	TCase *tc = tcase_create("windows");
 
 	suite_add_tcase(suite, tc);
+	if (!SGP_HAVE_WINDOWS) {
+		tcase_add_test(tc, there_are_none);
+		return suite_run(suite);
+	}
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_window_opens_its_slice_until_it_is_invalidated);
