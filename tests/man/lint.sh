@@ -5,7 +5,7 @@
 set -eu
 status=0
 for page; do
-	said=$(groff -mandoc -ww -z -Tutf8 "$page" 2>&1; mandoc -T lint -W warning "$page" 2>&1) || :
+	said=$(groff -mandoc -rLL=100n -ww -z -Tutf8 "$page" 2>&1; mandoc -T lint -W warning "$page" 2>&1) || :
 	[ -z "$said" ] || { echo "$said"; status=1; }
 done
 exit $status
