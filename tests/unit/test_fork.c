@@ -392,7 +392,7 @@ START_TEST(test_memory_that_is_used_again)
 	struct sgp_chunk *chunk[2048];
 	struct sgp_pool *pool;
 	int again = 0;
-	void *first;
+	void *first = NULL;
 
 	fork_status = IBV_FORK_DISABLED;
 	pool = make_pool(pd);
