@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Files of all kinds of sizes arrive as they were, without a registration on the way.
+# Files of all kinds of sizes arrive as they were, without a registration on the way. SGP_LARGE_MIB is
+# the largest one's (24): an emulated device takes a minute for a hundred.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -29,7 +30,7 @@ transfer() { # BYTES
 	((failures == 0)) || show_errors
 }
 
-for bytes in 0 1 4095 4096 4097 $((1024 * 1024 + 1)) $((256 * 1024 * 1024)); do
+for bytes in 0 1 4095 4096 4097 $((1024 * 1024 + 1)) $((${SGP_LARGE_MIB-24} * 1024 * 1024)); do
 	transfer "$bytes"
 done
 finish

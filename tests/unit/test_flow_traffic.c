@@ -23,6 +23,8 @@ enum {
 	DEVICES = sizeof devices / sizeof *devices
 };
 
+static long steps = 1000; /* of a random traffic */
+
 /* One way only, as deep as one message: each is followed by an update, and that by nothing. */
 START_TEST(one_way_at_depth_1)
 {
@@ -79,7 +81,7 @@ START_TEST(random_traffic)
 	ends_open(devices[_i % DEVICES].persona, depth[0], depth[1], devices[_i % DEVICES].flags);
 	ck_assert_int_eq(end_send(&ends[0], 0), 0);
 	ends_settle();
-	for (int step = 0; step < 5000; step++)
+	for (long step = 0; step < steps; step++)
 		random_step(&ends[random() % 2]);
 	ends_settle();
 	for (int i = 0; i < 2; i++) {
@@ -153,11 +155,13 @@ START_TEST(the_last_message)
 }
 END_TEST
 
-int main(void)
+int main(int argc, char *argv[])
 {
 	Suite *suite = suite_create("flow_traffic");
 	TCase *tc = tcase_create("flow_traffic");
 
+	if (argc > 1)
+		steps = atol(argv[1]);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, one_way_at_depth_1, 0, 2 * DEVICES);
 	tcase_add_loop_test(tc, random_traffic, 0, 16 * DEVICES);
