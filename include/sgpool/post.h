@@ -265,7 +265,7 @@ struct sgp_ep_stats {
 	uint64_t refills;     /* ... by so many calls of ibv_post_recv(3) */
 	uint64_t recv_by_put; /* ... and so many by the thread that put the chunk */
 	uint64_t recv_dry;    /* times that a pool had too few chunks for a receive */
-	uint64_t recv_refused; /* receives of the library's that the device did not take */
+	uint64_t recv_refused; /* receives refused; of the library's, those the device did not take */
 	uint64_t queue_full;  /* refusals with EAGAIN ... */
 	uint64_t too_big;     /* E2BIG, EMSGSIZE */
 	uint64_t not_ready;   /* ENOTCONN, ESHUTDOWN */

@@ -263,6 +263,8 @@ static void free_ep(struct sgp_ep *ep)
 struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
 {
 	struct sgp_ep *ep;
+	/* A queue pair that the device keeps keeps its receives' memory and the domain, for ever. */
+	bool gone = true;
 	int err;
 
 	if (sgp_check_fork() || check_attr(id, attr))
@@ -294,8 +296,8 @@ no_gathering:
 	err = errno;
 	if (ep->refill) /* a poll or a put might go on with it */
 		sgp_refill_stop(ep->refill);
-	destroy_qp(ep);
-	if (ep->refill)
+	gone = !destroy_qp(ep);
+	if (gone && ep->refill)
 		abandon_receives(ep);
 	errno = err;
 no_qp:
@@ -303,7 +305,8 @@ no_qp:
 no_place:
 	end_receives(ep);
 no_receives:
-	sgp_pd_release(ep->pd_index);
+	if (gone)
+		sgp_pd_release(ep->pd_index);
 no_pd:
 	sgp_side_fini(&ep->recv);
 	sgp_side_fini(&ep->send);
@@ -354,6 +357,7 @@ int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
 	stats->quarantined = sgp_ep_quarantined_locked(ep);
 	sgp_lock(&ep->recv.lock);
 	stats->recvs = ep->recvs;
+	stats->recv_refused = ep->recv_refused;
 	if (ep->refill)
 		count_refills(ep->refill, stats);
 	sgp_unlock(&ep->recv.lock);

@@ -76,7 +76,7 @@ struct sgp_ep {
 	bool listed;           /* in the cq's inbox for attention */
 	struct sgp_ep_stats stats;
 
-	uint64_t recvs; /* under the receive side's lock */
+	uint64_t recvs, recv_refused; /* under the receive side's lock */
 
 	/* Receives: the caller's into recv, the library's into recv, or a shared queue's. */
 	struct sgp_side *in;       /* where they complete */

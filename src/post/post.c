@@ -252,6 +252,7 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	ep->recvs++;
 	ret = 0;
 out:
+	ep->recv_refused += ret != 0;
 	sgp_unlock(&side->lock);
 	return ret;
 }

@@ -247,6 +247,50 @@ START_TEST(an_endpoint_that_cannot_be_filled_is_none)
 }
 END_TEST
 
+/*
+ * It cannot be filled, and the device keeps the queue pair that is to be unmade: it has three receives,
+ * whose memory is not handed out again, and whose domain stays.
+ */
+START_TEST(what_the_device_keeps_is_not_the_pools)
+{
+	struct sgp_ep_attr attr;
+	struct sgp_chunk *taken[8];
+	struct sgp_recv_part part;
+	int n = 0;
+
+	one_part(4096);
+	open_rig(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
+	rig_close_ep(b);
+	ck_assert_int_eq(rdma_create_id(rig.listen_events, &b->id, NULL, RDMA_PS_TCP), 0);
+	ck_assert_int_eq(rdma_resolve_addr(b->id, NULL, rdma_get_local_addr(rig.listen_id), 1000),
+			 0);
+	rig_expect_event(rig.listen_events, RDMA_CM_EVENT_ADDR_RESOLVED, NULL, NULL);
+	part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
+	attr = (struct sgp_ep_attr){.cq = b->cq,
+				    .pd = b->pd,
+				    .cap = {.max_send_wr = 4, .max_recv_wr = 4},
+				    .recv = &part,
+				    .num_recv = 1};
+	while (n < 5)
+		ck_assert_ptr_nonnull(taken[n++] = sgp_pool_get(b->pool, 4096, 0));
+	ck_assert_int_eq(sv_fail_nth("destroy_qp", 0, EIO), 0);
+	ck_assert_ptr_null(sgp_ep_create(b->id, &attr));
+	ck_assert_int_eq(errno, ENOBUFS);
+	ck_assert(sv_failed("destroy_qp"));
+	ck_assert_ptr_nonnull(b->id->qp);
+	while (n)
+		sgp_chunk_put(taken[--n]);
+	rig_check_live(b, 3);
+	ck_assert_int_eq(sgp_pool_remove_pd(b->pool, b->pd), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_int_eq(sgp_pool_destroy(b->pool), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_int_eq(sgp_cq_destroy(b->cq), -1);
+	ck_assert_int_eq(ibv_destroy_qp(b->id->qp), 0);
+	ck_assert_int_eq(sgp_cq_destroy(b->cq), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("recv_faults");
@@ -260,6 +304,7 @@ int main(void)
 	tcase_add_test(tc, a_reset_after_a_close_that_failed);
 	tcase_add_test(tc, what_cannot_be_made_leaves_nothing);
 	tcase_add_test(tc, an_endpoint_that_cannot_be_filled_is_none);
+	tcase_add_test(tc, what_the_device_keeps_is_not_the_pools);
 	suite_add_tcase(s, tc);
 	return suite_run(s);
 }
