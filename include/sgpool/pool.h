@@ -132,8 +132,9 @@ struct sgp_pool_attr {
 /*
  * Make a pool and register its memory on one protection domain; sgp_pool_add_pd() adds others.
  *
- * pd: stays the caller's, and must outlive the pool, or be removed from it first. attr: read during the call only, but for what
- * progress_arg points to.
+ * pd: stays the caller's, and must outlive the pool, or be removed from it first. NULL: the pool is on
+ * none yet, on a machine without RDMA for ever: its memory can be used for anything but posts.
+ * attr: read during the call only, but for what progress_arg points to.
  * Returns the pool, to be ended by sgp_pool_destroy(); NULL with errno, and nothing is left behind
  * (but for memory that the device would not let go of again, which stays mapped):
  *   EINVAL      an attribute is wrong (which one: sgp_errmsg())

@@ -76,7 +76,8 @@ SGP_API void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge,
  *   EFAULT    the slice leaves the chunk
  *   E2BIG     no room for another SGE or hold
  *   EINVAL    the slice is longer than 2^32 - 1 bytes
- *   EXDEV     no protection domain would have all of the list's memory
+ *   EXDEV     no protection domain would have all of the list's memory (but of pools that are on none
+ *             a list can be made; no queue takes it before they are on one)
  */
 SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
 			   size_t length);

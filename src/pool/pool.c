@@ -332,8 +332,8 @@ struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *
 	sgp_threads_init();
 	if (sgp_check_fork())
 		return NULL;
-	if (!pd || !attr)
-		return sgp_fail_null(EINVAL, "a pool needs a protection domain and attributes");
+	if (!attr)
+		return sgp_fail_null(EINVAL, "a pool needs attributes");
 	if (check_attr(attr))
 		return NULL;
 	pool = aligned_alloc(_Alignof(struct sgp_pool), sizeof *pool);

@@ -83,10 +83,13 @@ int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd,
 	reg->region_add = attr->region_add;
 	reg->region_remove = attr->region_remove;
 	reg->region_arg = attr->region_arg;
-	if (join(reg, pd))
-		return -1;
-	reg->ndomains = 1;
-	reg->max_bytes = reg->domain[0].max_bytes;
+	reg->max_bytes = SIZE_MAX;
+	if (pd) {
+		if (join(reg, pd))
+			return -1;
+		reg->ndomains = 1;
+		reg->max_bytes = reg->domain[0].max_bytes;
+	}
 	set_first(reg);
 	return 0;
 }

@@ -33,7 +33,7 @@ struct sgp_registrar {
 };
 
 /*
- * Set *reg up with pd as the first domain. Returns 0, to be ended by sgp_registrar_close() when it
+ * Set *reg up with pd as the first domain, or with none when it's NULL. Returns 0, to be ended by sgp_registrar_close() when it
  * has no regions; -1 with errno as sgp_registrar_add().
  */
 int sgp_registrar_open(struct sgp_registrar *reg, struct ibv_pd *pd,

@@ -3,6 +3,8 @@
 #ifndef SGP_SGL_H
 #define SGP_SGL_H
 
+#include <stdbool.h>
+
 #include "pool/region.h"
 #include "sgpool/sgl.h"
 
@@ -19,6 +21,15 @@ static inline void sgp_sgl_reset(struct sgp_sgl *sgl)
 	sgl->keys = UINT64_MAX;
 	sgl->access = UINT32_MAX;
 	sgl->flags = 0;
+}
+
+/*
+ * May memory on the protection domains a be in one list with memory on b (an empty list: all ones)?
+ * What is on none goes with its like: it may come to be posted once its pool has been put on one.
+ */
+static inline bool sgp_sgl_meet(uint64_t a, uint64_t b)
+{
+	return a & b || (a + 1 <= 1 && b + 1 <= 1);
 }
 
 /* Cut the list to its first length bytes (at most all) and drop the holds that are not used then.

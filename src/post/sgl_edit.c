@@ -17,7 +17,7 @@ static int check_transfer(const struct sgp_sgl *dst, const struct sgp_sgl *src)
 {
 	if (!dst || !src || dst == src)
 		return sgp_fail(EINVAL, "lists: from one to another");
-	if (!(dst->pds & src->pds))
+	if (!sgp_sgl_meet(dst->pds, src->pds))
 		return sgp_fail(EXDEV, "lists: they share no protection domain");
 	if (src->num_sge > dst->max_sge - dst->num_sge ||
 	    src->num_chunk > dst->max_chunk - dst->num_chunk)

@@ -23,7 +23,7 @@ static struct ibv_pd *home; /* the pool's first domain, that no endpoint is on *
 static int context;
 
 /* Regions of two chunks: lists have neighbours that join and neighbours that can't. */
-static void make_pool(void)
+static void make_pool(struct ibv_pd *pd)
 {
 	struct sgp_class_attr cls = {.size = PAGE, .chunks = CHUNKS};
 	struct sgp_pool_attr attr = {.classes = &cls,
@@ -31,13 +31,19 @@ static void make_pool(void)
 				     .pages = SGP_PAGES_BASE,
 				     .region_bytes = 2 * PAGE,
 				     .flags = SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE};
+
+	pool = sgp_pool_create(pd, &attr);
+	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+}
+
+static void make_home(void)
+{
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	verbs = ibv_open_device(list[0]);
 	ibv_free_device_list(list);
 	home = ibv_alloc_pd(verbs);
-	pool = sgp_pool_create(home, &attr);
-	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
+	ck_assert_ptr_nonnull(home);
 }
 
 static void setup(void)
@@ -47,7 +53,8 @@ static void setup(void)
 	ck_assert_int_eq(sv_device_add("soft0", "soft", 1), 0);
 	ck_assert_int_eq(sv_device_add("soft1", "soft", 1), 0);
 	sv_strict(1);
-	make_pool();
+	make_home();
+	make_pool(home);
 }
 
 static void teardown(void)
@@ -155,6 +162,39 @@ START_TEST(test_two_devices)
 	}
 	rig_close(&rig[1]);
 	rig_close(&rig[0]);
+}
+END_TEST
+
+/* Memory that was got before the pool was on any domain: lists of it go once it is on one. */
+START_TEST(test_made_on_none)
+{
+	struct rig rig;
+	struct rig_side *out, *in;
+	SGP_SGL(list, 8);
+	SGP_SGL(copy, 8);
+	SGP_SGL(room, 8);
+
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+	make_pool(NULL);
+	fill_list(&list, 3, 7);
+	ck_assert_int_eq(sgp_sgl_clone(&copy, &list), 0);
+	open_on(&rig, 0);
+	out = &rig.side[0];
+	in = &rig.side[1];
+	ck_assert_int_eq(sgp_sgl_get(&room, pool, PAGE, 3, 0), 0);
+	ck_assert_int_eq(sgp_post_recvv(in->ep, &context, &room), 0);
+	ck_assert_msg(!sgp_post_sendv(out->ep, &context, &copy, IBV_SEND_SIGNALED), "%s",
+		      sgp_errmsg());
+	rig_reap(out, 1);
+	rig_reap(in, 1);
+	ck_assert_int_eq(in->wc[0].status, IBV_WC_SUCCESS);
+	expect_bytes(&in->wc[0].sgl, 0, 3, 7);
+	/* What is on none and what is on one are not for one list. */
+	ck_assert_int_eq(sgp_sgl_move(&in->wc[0].sgl, &list), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	sgp_sgl_clear(&in->wc[0].sgl);
+	sgp_sgl_clear(&list);
+	rig_close(&rig);
 }
 END_TEST
 
@@ -612,6 +652,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_two_devices);
+	tcase_add_test(tc, test_made_on_none);
 	tcase_add_test(tc, test_forward);
 	tcase_add_test(tc, test_split_and_handed_over);
 	tcase_add_test(tc, test_every_kind_of_list);
