@@ -104,8 +104,8 @@ SGP_API int sgp_check_held(struct sgp_pool *pool,
  * Say that the caller is about to write to a chunk of which he has a reference.
  *
  * Returns 0; -1 with EBUSY while a queue has the chunk posted (it may be read or written by the device
- * at any moment, whatever room the queue has), or ESTALE when the handle is not good. For
- * checked pools; 0 for others. Thread-safe.
+ * at any moment, whatever room the queue has), ESTALE when the handle is not good, or EINVAL without
+ * one. For checked pools; 0 for others. Thread-safe.
  */
 SGP_API int sgp_check_claim(struct sgp_chunk *chunk);
 

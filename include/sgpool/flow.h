@@ -108,8 +108,8 @@ struct sgp_flow {
 /*
  * Begin a flow over an endpoint that is not connected yet.
  *
- * Returns 0; -1 with EINVAL (an attribute is wrong, or the endpoint's queues are too short) or
- * EOPNOTSUPP (immediates on iWARP), and *flow is as it was.
+ * Returns 0; -1 with EINVAL (an attribute is wrong, the endpoint is closed, or its receive queue is too
+ * short) or EOPNOTSUPP (immediates on iWARP), and *flow is as it was.
  */
 SGP_API int sgp_flow_init(struct sgp_flow *flow, const struct sgp_flow_attr *attr);
 

@@ -75,7 +75,8 @@ struct sgp_import_attr {
  *               even for reading. sgp_errmsg() says what to do
  *   EOPNOTSUPP  a dma-buf, and the system or a device doesn't take these
  *   EPERM       in a forked child, or as another
- *   another: of ibv_reg_mr(3), ibv_reg_dmabuf_mr(3), mmap(2), fcntl(2), or of region_add()
+ *   ENOMEM      no memory or no addresses, or over RLIMIT_MEMLOCK
+ *   another: of ibv_reg_mr(3), ibv_reg_dmabuf_mr(3), mmap(2), fstat(2), fcntl(2), or of region_add()
  */
 SGP_API struct sgp_import *sgp_pool_import(struct sgp_pool *pool,
 					   const struct sgp_import_attr *attr);

@@ -122,7 +122,7 @@ struct sgp_pool_attr {
 	 * that grows, trims, imports or ends; they must not call the pool. NULL: not called.
 	 *
 	 * region_add returns 0; or -1 with an errno, which becomes that of the call that wanted the
-	 * memory, and the region is undone (region_remove is not called for it).
+	 * memory (ECANCELED if it is 0), and the region is undone (region_remove is not called for it).
 	 */
 	int (*region_add)(void *region_arg, const struct sgp_region_info *region, void **cookie);
 	void (*region_remove)(void *region_arg, const struct sgp_region_info *region, void *cookie);
@@ -134,7 +134,7 @@ struct sgp_pool_attr {
  *
  * pd: stays the caller's, and must outlive the pool, or be removed from it first. NULL: the pool is on
  * none yet, on a machine without RDMA for ever: its memory can be used for anything but posts.
- * attr: read during the call only, but for what progress_arg points to.
+ * attr: read during the call only, but for what progress_arg and region_arg point to.
  * Returns the pool, to be ended by sgp_pool_destroy(); NULL with errno, and nothing is left behind
  * (but for memory that the device would not let go of again, which stays mapped):
  *   EINVAL      an attribute is wrong (which one: sgp_errmsg())
@@ -144,6 +144,7 @@ struct sgp_pool_attr {
  *   ENOBUFS     max_bytes is too small for the chunks asked for
  *   ENOSPC      64 protection domains are in use by sgpool
  *   EAGAIN      no thread for low_water or idle_ms
+ *   EPERM       in a forked child, or as another
  *   another: the errno of ibv_reg_mr(3), ibv_query_device(3), mbind(2) or region_add()
  */
 SGP_API struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_pool_attr *attr);
@@ -151,10 +152,11 @@ SGP_API struct sgp_pool *sgp_pool_create(struct ibv_pd *pd, const struct sgp_poo
 /*
  * End a pool: deregister and free its memory.
  *
- * Returns 0; -1 with EBUSY while a chunk is held (by the caller, a list, or a queue), somebody
- * waits for one, or imported memory stands, and nothing is torn down; -1 with the errno of ibv_dereg_mr(3), and what could not
- * be deregistered stays, so that the call may be made again: it is the only one that the pool still
- * takes. No other thread may be using the pool.
+ * Returns 0; -1 with EBUSY while a chunk is held (by the caller, a list, a queue or a window),
+ * somebody waits for one, imported memory stands, or a heap has memory of the pool, and nothing is
+ * torn down; -1 with the errno of ibv_dereg_mr(3), and what could not be deregistered stays, so that
+ * the call may be made again: it is the only one that the pool still takes. No other thread may be
+ * using the pool.
  */
 SGP_API int sgp_pool_destroy(struct sgp_pool *pool);
 
@@ -197,7 +199,7 @@ SGP_API int sgp_pool_remove_pd(struct sgp_pool *pool, struct ibv_pd *pd);
  * Add at least nchunks chunks of the class that serves size: more memory, registered now.
  *
  * Returns 0; -1 with errno, and the pool is as it was:
- *   EINVAL    nchunks is 0
+ *   EINVAL    nchunks or size is 0
  *   EMSGSIZE  size is larger than the largest class
  *   ENOBUFS   the class would pass its max_chunks, or the pool its max_bytes
  *   ENOMEM or another: as sgp_pool_create(), on any of the pool's protection domains
@@ -220,8 +222,8 @@ SGP_API int sgp_pool_trim(struct sgp_pool *pool, size_t size, size_t keep);
  *
  * max_chunks: at most so many may be out of the pool's centre at once; more of them stay with their
  * owners until they are put. reserve: so many of them only SGP_GET_RESERVED may have.
- * Returns 0; -1 with EMSGSIZE, or EINVAL when max_chunks is 0 or above what the pool was made with,
- * or reserve above max_chunks.
+ * Returns 0; -1 with EMSGSIZE, or EINVAL when size is 0, max_chunks is 0 or above what the pool was
+ * made with, or reserve above max_chunks.
  */
 SGP_API int sgp_pool_set_limits(struct sgp_pool *pool, size_t size, size_t max_chunks,
 				size_t reserve);
@@ -236,9 +238,9 @@ enum {
  * Take a chunk of at least size bytes; the caller gets one reference.
  *
  * The smallest class that is large enough serves; finding it takes the same few steps whatever the
- * number of classes. The chunk's memory is registered
- * and holds whatever was in it before, or zeros with SGP_POOL_SCRUB. flags: SGP_MAY_GROW, SGP_GET_RESERVED, or 0.
- * Free chunks in the caches of other threads are found too. Not for signal handlers.
+ * number of classes. The chunk's memory is registered and holds whatever was in it before, or zeros
+ * with SGP_POOL_SCRUB. flags: SGP_MAY_GROW, SGP_GET_RESERVED, or 0. Free chunks in the caches of other
+ * threads are found too. Not for signal handlers.
  * Returns the chunk, to be ended by sgp_chunk_put(), sgp_sgl_append() or another call that takes
  * the reference over; NULL with errno:
  *   ENOBUFS   none is free, or only the reserve: temporary, put one, wait or grow
@@ -296,8 +298,8 @@ struct sgp_waiter {
  * may block for as long as a preempted thread of the process needs to go on.
  *
  * Returns 1 when they are there already (ready() is not called), 0 when ready() will be called; the
- * waiter and its array must stand until then. -1 with errno as sgp_pool_get_wait(), and it is not
- * queued.
+ * waiter and its array must stand until then. -1 with errno as sgp_pool_get_wait() (EINVAL also
+ * without ready or chunks), and it is not queued.
  */
 SGP_API int sgp_waiter_start(struct sgp_waiter *waiter, struct sgp_pool *pool, size_t size,
 			     int flags);
@@ -403,7 +405,7 @@ struct sgp_pool_stats {
 
 /*
  * Fill in *stats. No lock of the data path is taken: the numbers are read one after the other while
- * others use the pool, and fit together when nobody does. Returns 0.
+ * others use the pool, and fit together when nobody does. Returns 0; -1 with EPERM.
  */
 SGP_API int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats);
 

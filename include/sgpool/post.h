@@ -8,6 +8,7 @@
  *
  * Threads: an endpoint's two sides are each serialised inside, and so is a completion queue. On a
  * queue made with SGP_CQ_SINGLE_THREADED nothing is: its caller serialises it and all endpoints on it.
+ * In a forked child calls fail with EPERM, and without the object that they are for with EINVAL.
  */
 #ifndef SGPOOL_POST_H
 #define SGPOOL_POST_H
@@ -104,15 +105,16 @@ SGP_API int sgp_cq_destroy(struct sgp_cq *cq);
  * Reap up to n completions into wc[0 .. n - 1], in the shape of ibv_poll_cq(3).
  *
  * Returns how many were filled in, 0 when there was none; -1 with errno when the queue itself has
- * failed (EIO for an overrun); completions reaped before that come first. -1 with EINVAL when wc was
- * made for a queue of shorter lists; nothing is reaped then.
+ * failed (EIO, as after an overrun); completions reaped before that come first. -1 with EINVAL when wc
+ * was made for a queue of shorter lists; nothing is reaped then.
  */
 SGP_API int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc);
 
 /*
  * The same, but wait until there is one: at most timeout_ms milliseconds, -1 for ever.
  *
- * Returns as sgp_poll(); 0 when the time is over. A signal ends it with -1/EINTR.
+ * Returns as sgp_poll(); 0 when the time is over; -1 also as sgp_cq_arm(). A signal ends it with
+ * -1/EINTR.
  */
 SGP_API int sgp_wait(struct sgp_cq *cq, int n, struct sgp_wc *wc, int timeout_ms);
 
@@ -142,7 +144,10 @@ SGP_API int sgp_cq_fd(const struct sgp_cq *cq);
  */
 SGP_API int sgp_cq_event(struct sgp_cq *cq, const struct ibv_async_event *event);
 
-/* Ask for one wake-up of sgp_cq_fd() at the next completion. Returns 0, or -1 with the provider's errno. */
+/*
+ * Ask for one wake-up of sgp_cq_fd() at the next completion. Returns 0, or -1 with the errno of
+ * ibv_req_notify_cq(3).
+ */
 SGP_API int sgp_cq_arm(struct sgp_cq *cq);
 
 /*
@@ -199,16 +204,19 @@ struct sgp_ep_attr {
  * ibv_modify_qp(3) is the caller's (sgp_ep_qp()). Room for both depths is reserved on the cq.
  * Returns the endpoint, to be ended by sgp_ep_close() and sgp_ep_destroy(); NULL with errno, and the
  * identifier is as it was:
- *   EINVAL  an attribute is wrong; the identifier has a queue pair; another device than cq's; a
- *           receive list of more SGEs, or max_chunk of more holds, than the cq hands over
- *   E2BIG   more SGEs, or a deeper queue, than the device has; more chunks in recv than max_recv_sge
+ *   EINVAL  an attribute is wrong; the identifier has a queue pair, or no device; another device than
+ *           cq's; a receive list of more SGEs, or max_chunk of more holds, than the cq hands over; only
+ *           one of cq and srq is single-threaded
+ *   E2BIG   more SGEs, or a deeper queue, than the device has (or above 32768); more chunks in recv
+ *           than max_recv_sge
  *   EMSGSIZE, EXDEV, EACCES, ENOBUFS
  *           of recv: a part is larger than its pool's largest class; a pool is not registered on pd;
  *           it may not be written; it has too few chunks now for all receives. (On a plain queue
  *           pair only the first: sgp_ep_refill() posts the receives there.)
- *   ENOSPC  64 protection domains or 65536 endpoints are in use
+ *   ENOSPC  64 protection domains are in use, or 65536 endpoints on the cq
+ *   EIO     the cq has failed
  *   ENOMEM, or the errno of rdma_create_qp(3), ibv_resize_cq(3) (the cq has no room for both depths
- *   and the device cannot give it more), or ibv_query_port(3)
+ *   and the device cannot give it more), ibv_query_device(3) or ibv_query_port(3)
  */
 SGP_API struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr);
 
@@ -226,9 +234,7 @@ SGP_API struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep);
  */
 SGP_API int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event);
 
-/*
- * What the endpoint can take: room for posts now and limits.
- */
+/* What the endpoint can take: room for posts now and limits. */
 struct sgp_ep_info {
 	int send_room, recv_room;       /* posts that would be accepted now */
 	int send_posted, recv_posted;   /* operations that the queue holds */
@@ -237,6 +243,8 @@ struct sgp_ep_info {
 	uint32_t max_inline;            /* bytes; as the queue pair reported */
 	uint64_t max_msg;               /* bytes a message */
 };
+
+/* Fill in *info. Returns 0; -1 with EINVAL. Thread-safe. */
 SGP_API int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info);
 
 /*
@@ -284,7 +292,8 @@ SGP_API int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats);
 
 /*
  * Stop the endpoint: posts are refused with ESHUTDOWN, the queue pair goes to the error state, and
- * for at most timeout_ms milliseconds its completions are awaited; then the queue pair is destroyed.
+ * for at most timeout_ms milliseconds (-1: without a limit) its completions are awaited; then the queue
+ * pair is destroyed.
  *
  * What had not completed comes out of sgp_poll() as IBV_WC_WR_FLUSH_ERR, each context exactly once,
  * with the completions that were reaped meanwhile. A second call does nothing; two at once are not
@@ -310,8 +319,9 @@ SGP_API int sgp_ep_close(struct sgp_ep *ep, int timeout_ms);
  * are ENOTCONN. A librdmacm identifier cannot connect a second time: this is for plain queue pairs.
  * Two calls at once, or a call beside sgp_ep_close(), are not allowed; anything else is.
  * Returns 0; -1 with EINVAL (no endpoint, or it's closed), EOPNOTSUPP (iWARP, whose queue pairs cannot
- * connect again: close it) or the errno of ibv_query_qp(3), and nothing has changed; -1 with the errno of ibv_modify_qp(3), and the endpoint has stopped: the call may be
- * made again, or the endpoint closed.
+ * connect again: close it) or the errno of ibv_query_qp(3), and nothing has changed; -1 with the errno
+ * of ibv_modify_qp(3) or ibv_post_recv(3), and the endpoint has stopped: the call may be made again, or
+ * the endpoint closed.
  */
 SGP_API int sgp_ep_reset(struct sgp_ep *ep);
 
@@ -362,18 +372,22 @@ struct sgp_wr {
  * bad_wr is not NULL) is the first operation that was not posted; it and those behind it are as they
  * were, those before it are posted:
  *   EAGAIN      the send queue is full: poll, then try again
- *   E2BIG       more SGEs or holds than the queue pair takes, or than the completion queue hands over
- *   EMSGSIZE    longer than a message, or with IBV_SEND_INLINE than an inline payload, may be
+ *   E2BIG       more SGEs or holds than the queue pair takes, or than the completion queue hands over;
+ *               of a list that is split, more work requests than the queue has
+ *   EMSGSIZE    longer than a message, or with IBV_SEND_INLINE than an inline payload, may be; with
+ *               SGP_LINEARISE than the largest class
  *   ENOTCONN    the connection is not established yet
  *   ESHUTDOWN   the endpoint is closing or in error
  *   EXDEV       memory that is not registered on the queue pair's protection domain
  *   EACCES      the memory's registration doesn't allow what the device would do with it
  *   EFAULT      foreign memory, and no IBV_SEND_INLINE
- *   EOPNOTSUPP  the device or the queue pair's type does not have the operation; or INLINE or LINEARISE of
- *               memory that the processor cannot reach (import.h)
+ *   EOPNOTSUPP  the device or the queue pair's type does not have the operation; or INLINE or
+ *               LINEARISE of memory that the processor cannot reach (import.h)
  *   EINVAL      flags or opcode are wrong, or they don't go together
  *   ENOBUFS     with SGP_LINEARISE: no chunk for the copy
- *   another: the provider's errno
+ *   EBUSY       in a checked pool: another post has memory that the device would write
+ *   ESTALE      in a checked pool: nobody holds a chunk of the list
+ *   another: the provider's errno, of ibv_post_send(3) or ibv_query_qp(3)
  * If the device takes a part only of a split list, or reports an error for what it has queued, the
  * post counts as accepted, and one completion with wc.error set comes when what was taken has ended.
  */
@@ -399,7 +413,8 @@ SGP_API int sgp_post_ud_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *
 
 /*
  * The forms for one slice of a chunk, as rdma_post_send(3) and its like: a list of one, whose
- * reference the post takes over. On -1 the reference is the caller's still.
+ * reference the post takes over. On -1 the reference is the caller's still. They fail as
+ * sgp_sgl_append() too.
  */
 SGP_API int sgp_post_send(struct sgp_ep *ep, void *context, struct sgp_chunk *chunk, size_t offset,
 			  size_t length, int flags);

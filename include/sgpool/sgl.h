@@ -75,9 +75,10 @@ SGP_API void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge,
  * Returns 0; -1 with errno, the list and the reference as they were:
  *   EFAULT    the slice leaves the chunk
  *   E2BIG     no room for another SGE or hold
- *   EINVAL    the slice is longer than 2^32 - 1 bytes
+ *   EINVAL    the slice is longer than 2^31 - 1 bytes; or there is no list or no chunk
  *   EXDEV     no protection domain would have all of the list's memory (but of pools that are on none
  *             a list can be made; no queue takes it before they are on one)
+ *   ESTALE    in a checked pool: nobody holds the chunk, or the handle is none
  */
 SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
 			   size_t length);
@@ -174,8 +175,9 @@ SGP_API int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *
  * held is dropped. This is the only function of the library that copies a list, but for inline posts
  * and those flagged SGP_LINEARISE.
  *
- * Returns 0; -1 with EMSGSIZE, ENOBUFS, EXDEV, or EOPNOTSUPP (memory that the processor can't reach:
- * import.h), the list as it was.
+ * Returns 0, also for a list without bytes, which stays as it is; -1 with errno, the list as it was:
+ * as sgp_pool_get(), E2BIG (the list has no room for an SGE and a hold), EINVAL, or EOPNOTSUPP (memory
+ * that the processor can't reach: import.h).
  */
 SGP_API int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool);
 
@@ -185,7 +187,7 @@ SGP_API int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool);
  *
  * The list keeps its holds: the iovecs are good as long as these are.
  * Returns the number of iovecs; -1 with E2BIG when max are too few, EOPNOTSUPP for memory that the
- * processor can't reach.
+ * processor can't reach, EINVAL without a list or an array.
  */
 SGP_API int sgp_sgl_iovec(const struct sgp_sgl *sgl, struct iovec *iov, int max);
 

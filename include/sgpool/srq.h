@@ -46,14 +46,16 @@ struct sgp_srq_attr {
  * Each completion queue that gets an endpoint of it reserves room for depth completions, once. The
  * arrays of attr are read during the call only; pools and pd must outlive the queue.
  * Returns the queue, to be ended by sgp_srq_destroy(); NULL with errno, nothing left behind:
- *   EINVAL    an attribute is wrong; a part's chunks don't come from a pool
- *   E2BIG     more SGEs, or a deeper queue, than the device's shared queues have
+ *   EINVAL    an attribute is wrong, a part has no pool, or limit is above depth
+ *   E2BIG     more SGEs, or a deeper queue, than the device's shared queues have, or above 16384; more
+ *             chunks in recv than max_sge
  *   EMSGSIZE  a part is larger than its pool's largest class
  *   EXDEV     a pool is not registered on pd
  *   EACCES    a pool's memory may not be written
  *   ENOBUFS   the pools have too few chunks now, their reserves included
  *   ENOSPC    1024 shared queues, or 64 protection domains, are in use
- *   ENOMEM, or the errno of ibv_create_srq(3), ibv_modify_srq(3) or ibv_post_srq_recv(3)
+ *   ENOMEM, or the errno of ibv_query_device(3), ibv_create_srq(3), ibv_modify_srq(3) or
+ *   ibv_post_srq_recv(3)
  */
 SGP_API struct sgp_srq *sgp_srq_create(const struct sgp_srq_attr *attr);
 

@@ -50,9 +50,12 @@ SGP_API int sgp_window_destroy(struct sgp_window *window);
  *
  * access: IBV_ACCESS_REMOTE_READ, _WRITE, _ATOMIC. flags: IBV_SEND_SIGNALED, IBV_SEND_FENCE.
  * Returns 0: the window is bound. If the completion (opcode IBV_WC_BIND_MW) is an error, it keeps its
- * hold until it's destroyed, as the peer may have the key all the same. -1 with errno, window and reference as they were: as sgp_post(), and
+ * hold until it's destroyed, as the peer may have the key all the same. -1 with errno, window and
+ * reference as they were: as sgp_post(), and
  *   EBUSY   the window is bound, or the completion of its bind has not been polled
  *   EACCES  the pool does not allow windows
+ *   EFAULT  the slice leaves the chunk
+ *   EINVAL  a length of 0, other rights than these, or the window of another endpoint
  */
 SGP_API int sgp_post_bind(struct sgp_ep *ep, void *context, struct sgp_window *window,
 			  struct sgp_chunk *chunk, size_t offset, size_t length,
