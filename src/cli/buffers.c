@@ -14,7 +14,8 @@ enum {
 	HEADERS = TRANSFER_MESSAGES + 2 * TRANSFER_CONTROLS
 };
 
-int buffers_open(struct buffers *b, struct ibv_context *verbs, const char *command)
+int buffers_open(struct buffers *b, struct ibv_context *verbs, bool with_payload,
+		 const char *command)
 {
 	const char *device = ibv_get_device_name(verbs->device);
 	const struct sgp_class_attr header = {.size = WIRE_HEADER, .chunks = HEADERS};
@@ -31,8 +32,9 @@ int buffers_open(struct buffers *b, struct ibv_context *verbs, const char *comma
 			  strerror(errno));
 		return -1;
 	}
-	b->payload = sgp_pool_create(b->pd, &payload);
-	if (b->payload)
+	if (with_payload)
+		b->payload = sgp_pool_create(b->pd, &payload);
+	if (!with_payload || b->payload)
 		b->headers = sgp_pool_create(b->pd, &headers);
 	if (b->headers)
 		return 0;
@@ -54,9 +56,10 @@ void buffers_close(struct buffers *b)
 
 uint64_t buffers_registrations(const struct buffers *b)
 {
-	struct sgp_pool_stats headers, payload;
+	struct sgp_pool_stats headers, payload = {0};
 
 	sgp_pool_stats(b->headers, &headers);
-	sgp_pool_stats(b->payload, &payload);
+	if (b->payload)
+		sgp_pool_stats(b->payload, &payload);
 	return headers.registrations + payload.registrations;
 }

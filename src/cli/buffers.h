@@ -3,6 +3,8 @@
 #ifndef SGP_CLI_BUFFERS_H
 #define SGP_CLI_BUFFERS_H
 
+#include <stdbool.h>
+
 #include "cli/transfer.h"
 #include "cli/wire.h"
 #include "sgpool/sgpool.h"
@@ -11,11 +13,14 @@ struct buffers {
 	struct ibv_context *verbs; /* librdmacm's */
 	struct ibv_pd *pd;         /* ours: librdmacm's own goes away with its last connection */
 	struct sgp_pool *headers;  /* chunks of WIRE_HEADER */
-	struct sgp_pool *payload;  /* chunks of TRANSFER_CHUNK */
+	struct sgp_pool *payload;  /* chunks of TRANSFER_CHUNK; NULL without */
 };
 
-/* Make them; command is for the error message that it prints. Returns 0, or -1. */
-int buffers_open(struct buffers *b, struct ibv_context *verbs, const char *command);
+/*
+ * Make them, those for payload too if they are wanted; command is for the error message that it
+ * prints. Returns 0, or -1.
+ */
+int buffers_open(struct buffers *b, struct ibv_context *verbs, bool payload, const char *command);
 
 /* End them. Safe on what was zeroed. */
 void buffers_close(struct buffers *b);

@@ -8,92 +8,19 @@
 
 #include "cli/cli.h"
 #include "cli/client.h"
+#include "cli/dial.h"
 #include "cli/out.h"
 #include "cli/send_file.h"
 #include "cli/signals.h"
 
-enum {
-	RESOLVE_MS = 5000,
-	CONNECT_MS = 15000, /* librdmacm would go on for a minute */
-};
-
 struct client {
 	const struct client_options *o;
-	struct addr_text peer;
-	struct rdma_event_channel *channel;
-	int signal_fd;
+	struct dial dial; /* and the channel and signals of all */
 	struct rdma_cm_id *id;
 	struct buffers buffers;
 	struct conn conn;
 	struct send_file file;
 };
-
-/* Wait for the event that means success. Returns 0; -1, and *why says why. */
-static int await(struct client *s, enum rdma_cm_event_type wanted, int timeout_ms,
-		 struct cm_event *event, const char **why)
-{
-	const int got = cm_wait(s->channel, s->signal_fd, timeout_ms, event);
-
-	if (got > 0 && event->type == wanted)
-		return 0;
-	if (got < 0)
-		*why = errno == EINTR ? "interrupted" : strerror(errno);
-	else if (got == 0)
-		*why = "it does not answer";
-	else if (event->type == RDMA_CM_EVENT_ADDR_ERROR ||
-		 event->type == RDMA_CM_EVENT_ROUTE_ERROR)
-		*why = "no RDMA device leads there; see 'sgpool doctor' and 'ip route get'";
-	else if (event->type == RDMA_CM_EVENT_UNREACHABLE)
-		*why = "it does not answer";
-	else
-		*why = rdma_event_str(event->type);
-	return -1;
-}
-
-/* Make an id whose device leads to this address. Returns NULL, or why not. */
-static const char *resolve(struct client *s, struct sockaddr *sa)
-{
-	const char *why = NULL;
-	struct cm_event event = {0};
-
-	s->peer = addr_text(sa);
-	if (rdma_create_id(s->channel, &s->id, NULL, RDMA_PS_TCP)) {
-		s->id = NULL;
-		return strerror(errno);
-	}
-	if (rdma_resolve_addr(s->id, NULL, sa, RESOLVE_MS))
-		why = errno == ENODEV ? "no RDMA device leads there; see 'sgpool doctor'"
-				      : strerror(errno);
-	else if (await(s, RDMA_CM_EVENT_ADDR_RESOLVED, RESOLVE_MS, &event, &why) == 0 &&
-		 rdma_resolve_route(s->id, RESOLVE_MS))
-		why = strerror(errno);
-	if (!why && await(s, RDMA_CM_EVENT_ROUTE_RESOLVED, RESOLVE_MS, &event, &why) == 0)
-		return NULL;
-	rdma_destroy_id(s->id);
-	s->id = NULL;
-	return why;
-}
-
-/* The first of the name's addresses that an RDMA device leads to. Returns 0; -1, said. */
-static int find_peer(struct client *s)
-{
-	const struct addr *addr = &s->o->addr;
-	struct addrinfo *list;
-	const char *why = addr_resolve(addr, 0, &list);
-
-	if (why) {
-		cli_error(s->o->name, "%s: %s; give an address or a name that resolves", addr->host,
-			  why);
-		return -1;
-	}
-	why = "it has no address";
-	for (const struct addrinfo *ai = list; ai && !s->id; ai = ai->ai_next)
-		why = resolve(s, ai->ai_addr);
-	freeaddrinfo(list);
-	if (!s->id)
-		cli_error(s->o->name, "%s: %s", s->peer.text, why);
-	return s->id ? 0 : -1;
-}
 
 static const char nobody[] = "nobody receives there; start 'sgpool recv' on that machine first";
 
@@ -111,10 +38,10 @@ static int connect_peer(struct client *s)
 {
 	uint8_t bytes[WIRE_HELLO];
 	struct rdma_conn_param param;
-	struct cm_event event = {0};
-	const char *why = NULL;
+	struct cm_event event;
+	const char *why;
 
-	if (buffers_open(&s->buffers, s->id->verbs, s->o->name))
+	if (buffers_open(&s->buffers, s->id->verbs, true, s->o->name))
 		return -1;
 	if (conn_open(&s->conn, s->id, &s->buffers, WIRE_SENDER)) {
 		cli_error(s->o->name, "%s: %s", ibv_get_device_name(s->id->verbs->device),
@@ -122,14 +49,13 @@ static int connect_peer(struct client *s)
 		return -1;
 	}
 	conn_param(&s->conn, bytes, &param);
-	if (rdma_connect(s->id, &param)) /* siw waits for the answer in here */
-		why = errno == ECONNREFUSED ? nobody : strerror(errno);
-	else if (await(s, RDMA_CM_EVENT_ESTABLISHED, CONNECT_MS, &event, &why) == 0)
+	why = dial_connect(&s->dial, s->id, &param, &event);
+	if (!why)
 		why = conn_greet(&s->conn, event.data, event.length);
 	else if (event.type == RDMA_CM_EVENT_REJECTED)
 		why = rejection(&event);
 	if (why) {
-		cli_error(s->o->name, "%s: %s", s->peer.text, why);
+		cli_error(s->o->name, "%s: %s", s->dial.peer.text, why);
 		return -1;
 	}
 	conn_event(&s->conn, &event); /* established */
@@ -145,7 +71,7 @@ static void report(const struct client *s)
 	out_open(&out, s->o->out, s->o->json);
 	out_str(&out, "event", NULL, "sent");
 	out_str(&out, "file", "sent", s->o->path);
-	out_str(&out, "to", "to", s->peer.text);
+	out_str(&out, "to", "to", s->dial.peer.text);
 	out_str(&out, "device", "over", ibv_get_device_name(s->id->verbs->device));
 	out_transfer(&out, f->bytes, f->seconds, digest_text(f->digest.value).text,
 		     digest_text(f->verdict.digest).text, f->registrations);
@@ -154,10 +80,11 @@ static void report(const struct client *s)
 
 static int transfer(struct client *s)
 {
-	if (find_peer(s) || connect_peer(s))
+	s->id = dial_find(&s->dial, &s->o->addr);
+	if (!s->id || connect_peer(s))
 		return CLI_FAILED;
-	s->file.signal_fd = s->signal_fd;
-	s->file.channel = s->channel;
+	s->file.signal_fd = s->dial.signal_fd;
+	s->file.channel = s->dial.channel;
 	s->file.conn = &s->conn;
 	if (send_file(&s->file)) {
 		cli_error(s->o->name, "%s: %s", s->o->path, s->file.why);
@@ -170,13 +97,14 @@ static int transfer(struct client *s)
 /* Everything but the file. */
 static int run(struct client *s)
 {
+	struct dial *d = &s->dial;
 	int status = CLI_FAILED;
 
-	s->signal_fd = signals_open();
-	s->channel = cm_open();
-	if (s->signal_fd < 0)
+	d->signal_fd = signals_open();
+	d->channel = cm_open();
+	if (d->signal_fd < 0)
 		cli_error(s->o->name, "signals: %s", strerror(errno));
-	else if (!s->channel)
+	else if (!d->channel)
 		cli_error(s->o->name, "the RDMA connection manager: %s; see 'sgpool doctor'",
 			  strerror(errno));
 	else
@@ -185,10 +113,10 @@ static int run(struct client *s)
 	if (s->id)
 		rdma_destroy_id(s->id);
 	buffers_close(&s->buffers);
-	if (s->channel)
-		rdma_destroy_event_channel(s->channel);
-	if (s->signal_fd >= 0)
-		close(s->signal_fd);
+	if (d->channel)
+		rdma_destroy_event_channel(d->channel);
+	if (d->signal_fd >= 0)
+		close(d->signal_fd);
 	return status;
 }
 
@@ -202,6 +130,7 @@ int client_run(const struct client_options *options)
 		return CLI_FAILED;
 	}
 	s->o = options;
+	s->dial = (struct dial){.command = options->name, .nobody = nobody};
 	/* A pipe's opening may wait for its other end: until here signals work as ever. */
 	s->file.fd = open(options->path, O_RDONLY | O_CLOEXEC);
 	if (s->file.fd < 0) {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/async.h"
 #include "cli/clock.h"
 #include "cli/conn.h"
 
@@ -100,6 +101,10 @@ int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, en
 	c->buffers = buffers;
 	c->role = role;
 	c->heard = c->said = clock_ms();
+	if (async_open(id->verbs)) {
+		conn_fail(c, "the device's events: %s", strerror(errno));
+		return -1;
+	}
 	c->cq = sgp_cq_create(id->verbs, &cq_attr);
 	attr.cq = c->cq;
 	if (c->cq)
@@ -141,17 +146,21 @@ void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_con
 static const char *read_hello(struct sgp_flow *flow, const void *data, size_t n,
 			      enum wire_role role)
 {
+	static const char *const not_of[] = {[WIRE_SENDER] = "it is no sender",
+					     [WIRE_RECEIVER] = "it is no receiver",
+					     [WIRE_CLIENT] = "it is no 'sgpool perf'",
+					     [WIRE_SERVER] = "it is no 'sgpool perf'"};
 	struct wire_hello hello;
 	const char *wrong = wire_get_hello(data, n, &hello);
 
 	if (wrong)
 		return wrong;
 	if (hello.role != role)
-		return role == WIRE_SENDER ? "it is no sender" : "it is no receiver";
+		return not_of[role];
 	if (sgp_flow_greet(flow, (const char *)data + WIRE_FLOW, n - WIRE_FLOW))
 		return sgp_errmsg();
-	/* A sender's receives take headers only, a receiver's some payload. */
-	if (flow->peer_bytes < (role == WIRE_SENDER ? WIRE_HEADER : WIRE_HEADER + 1))
+	/* A receiver's receives take some payload, the others' headers only. */
+	if (flow->peer_bytes < (role == WIRE_RECEIVER ? WIRE_HEADER + 1 : WIRE_HEADER))
 		return "its receives are too short";
 	return NULL;
 }
@@ -165,13 +174,17 @@ const char *conn_check(const void *data, size_t n, enum wire_role role)
 
 const char *conn_greet(struct conn *c, const void *data, size_t n)
 {
-	const bool receiver = c->role == WIRE_RECEIVER;
-	const enum wire_role role = receiver ? WIRE_SENDER : WIRE_RECEIVER;
+	static const enum wire_role other[] = {[WIRE_SENDER] = WIRE_RECEIVER,
+					       [WIRE_RECEIVER] = WIRE_SENDER,
+					       [WIRE_CLIENT] = WIRE_SERVER,
+					       [WIRE_SERVER] = WIRE_CLIENT};
+	const enum wire_role role = other[c->role];
 	const char *wrong = read_hello(&c->flow, data, n, role);
 
 	if (wrong)
 		return wrong;
-	c->peer = (struct wire_peer){.role = role, .payload_max = receiver ? TRANSFER_PAYLOAD : 0};
+	c->peer = (struct wire_peer){
+		.role = role, .payload_max = c->role == WIRE_RECEIVER ? TRANSFER_PAYLOAD : 0};
 	c->payload = c->flow.peer_bytes - WIRE_HEADER;
 	return NULL;
 }
@@ -353,8 +366,11 @@ int conn_tick(struct conn *c)
 {
 	const int64_t now = clock_ms();
 	const int64_t next = c->said + CONN_ALIVE_MS - now;
+	const char *failed = async_take(c->id->verbs, &c->cq, 1);
 	int ret;
 
+	if (failed)
+		break_off(c, failed, NULL);
 	if (c->over)
 		return 0;
 	if (now - c->heard > CONN_SILENCE_MS) {
@@ -375,12 +391,13 @@ int conn_tick(struct conn *c)
 
 void conn_sleep(const struct conn *c, const int *fds, int n, int timeout_ms)
 {
-	struct pollfd poll_fds[5] = {{.fd = sgp_cq_fd(c->cq), .events = POLLIN}};
+	struct pollfd poll_fds[6] = {{.fd = sgp_cq_fd(c->cq), .events = POLLIN},
+				     {.fd = c->id->verbs->async_fd, .events = POLLIN}};
 
 	for (int i = 0; i < n; i++)
-		poll_fds[i + 1] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+		poll_fds[i + 2] = (struct pollfd){.fd = fds[i], .events = POLLIN};
 	/* Whatever it returns: the callers look at everything again. */
-	poll(poll_fds, (nfds_t)n + 1, timeout_ms);
+	poll(poll_fds, (nfds_t)n + 2, timeout_ms);
 }
 
 void conn_reason(struct conn *c, struct rdma_event_channel *channel, void (*take_events)(void *arg),

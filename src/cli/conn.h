@@ -25,7 +25,7 @@ struct conn {
 	struct sgp_ep *ep;
 	struct sgp_wc *wc;
 	struct sgp_flow flow;  /* how many messages the peer can take */
-	enum wire_role role;   /* ours */
+	enum wire_role role;   /* ours: not REFUSAL */
 	struct wire_peer peer; /* what it may say */
 	uint32_t payload;      /* bytes that its receives take after a header */
 	bool up;               /* we may speak; the sender may first */
@@ -80,8 +80,8 @@ void conn_reap(struct conn *c);
 void conn_event(struct conn *c, const struct cm_event *event);
 
 /*
- * Grant credits and give signs of life when they are due; see whether the peer gives any. Returns
- * for how many milliseconds one may sleep.
+ * Grant credits and give signs of life when they are due; see whether the peer gives any, and
+ * whether the device is well. Returns for how many milliseconds one may sleep.
  */
 int conn_tick(struct conn *c);
 

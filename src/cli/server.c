@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The receiving side of `sgpool recv`: listens, takes one transfer after the other, and reports. */
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +8,14 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/listen.h"
 #include "cli/out.h"
 #include "cli/recv_file.h"
 #include "cli/server.h"
 #include "cli/signals.h"
 
 enum {
-	BACKLOG = 16,
-	DEVICES = 64,
+	DEVICES = 64
 };
 
 struct server {
@@ -41,7 +40,7 @@ static struct buffers *find_buffers(struct server *s, struct ibv_context *verbs)
 		cli_error(s->o->name, "more than %d devices", DEVICES);
 		return NULL;
 	}
-	if (buffers_open(&s->buffers[s->devices], verbs, s->o->name))
+	if (buffers_open(&s->buffers[s->devices], verbs, true, s->o->name))
 		return NULL;
 	return &s->buffers[s->devices++];
 }
@@ -181,24 +180,6 @@ static bool serve(struct server *s, int *status, bool *interrupted)
 	return served;
 }
 
-static void say_listening(struct server *s)
-{
-	const struct addr_text host = addr_host_text(rdma_get_local_addr(s->listener));
-	const uint16_t port = ntohs(rdma_get_src_port(s->listener));
-	struct out out;
-
-	if (!s->o->json) {
-		fprintf(stderr, "sgpool %s: listening on %s port %u\n", s->o->name, host.text,
-			port);
-		return;
-	}
-	out_open(&out, s->o->out, true);
-	out_str(&out, "event", NULL, "listening");
-	out_str(&out, "address", NULL, host.text);
-	out_u64(&out, "port", NULL, port);
-	out_close(&out);
-}
-
 static int serve_all(struct server *s)
 {
 	struct pollfd fds[] = {{.fd = s->channel->fd, .events = POLLIN},
@@ -206,7 +187,7 @@ static int serve_all(struct server *s)
 	bool interrupted = false;
 	int status;
 
-	say_listening(s);
+	listen_say(s->o->name, s->listener, s->o->out, s->o->json);
 	for (;;) {
 		take_events(s);
 		if (s->broken) {
@@ -228,47 +209,16 @@ static int serve_all(struct server *s)
 	}
 }
 
-/* Make the buffers before the first sender comes, where it is clear on which device. */
-static int prepare_buffers(struct server *s)
+/* Listen, and make the buffers before the first sender comes, where it is clear on which device. */
+static int prepare(struct server *s)
 {
-	struct ibv_context **list;
-	struct ibv_context *only = s->listener->verbs; /* set if bound to a device's address */
-	int n = 0;
+	struct ibv_context *only;
 
-	if (!only) {
-		list = rdma_get_devices(&n);
-		if (list && n == 1)
-			only = list[0];
-		rdma_free_devices(list);
-	}
-	return only && !find_buffers(s, only) ? -1 : 0;
-}
-
-static int bind_listener(struct server *s, const struct addr *addr)
-{
-	struct addrinfo *list;
-	const char *why = addr_resolve(addr, AI_PASSIVE, &list);
-	int err;
-
-	if (why) {
-		cli_error(s->o->name, "%s: %s; --bind takes an address of this machine", addr->host,
-			  why);
+	s->listener = listen_open(s->o->name, s->channel, &s->o->addr);
+	if (!s->listener)
 		return -1;
-	}
-	err = rdma_create_id(s->channel, &s->listener, NULL, RDMA_PS_TCP) ? errno : 0;
-	if (!err && rdma_bind_addr(s->listener, list->ai_addr))
-		err = errno;
-	if (!err && rdma_listen(s->listener, BACKLOG))
-		err = errno;
-	freeaddrinfo(list);
-	if (err)
-		cli_error(s->o->name, "%s port %u: can't listen: %s%s", addr->host, addr->port,
-			  strerror(err),
-			  err == EADDRINUSE ? "; choose another --port"
-			  : err == ENODEV || err == EADDRNOTAVAIL
-				  ? "; no RDMA device has this address, see 'sgpool doctor'"
-				  : "");
-	return err ? -1 : 0;
+	only = listen_device(s->listener);
+	return only && !find_buffers(s, only) ? -1 : 0;
 }
 
 /* Can the file be written at all? Better said now than to the first sender. */
@@ -305,7 +255,7 @@ int server_run(const struct server_options *options)
 	else if (!s->channel)
 		cli_error(options->name, "the RDMA connection manager: %s; see 'sgpool doctor'",
 			  strerror(errno));
-	else if (bind_listener(s, &options->addr) == 0 && prepare_buffers(s) == 0)
+	else if (prepare(s) == 0)
 		status = serve_all(s);
 	if (s->listener)
 		rdma_destroy_id(s->listener);

@@ -39,7 +39,7 @@ const char *wire_get_hello(const void *bytes, size_t n, struct wire_hello *hello
 	if (get16(at + 4) != WIRE_VERSION)
 		return "it speaks another version of the protocol";
 	role = get16(at + 6);
-	if (role != WIRE_SENDER && role != WIRE_RECEIVER && role != WIRE_REFUSAL)
+	if (role < WIRE_SENDER || role > WIRE_SERVER)
 		return "its role is unknown";
 	*hello = (struct wire_hello){.role = role, .reason = get32(at + 8)};
 	return NULL;
@@ -49,9 +49,12 @@ const char *wire_get_hello(const void *bytes, size_t n, struct wire_hello *hello
 static const char *check_type(const struct wire_peer *peer, const struct wire_header *h)
 {
 	const bool sender = peer->role == WIRE_SENDER;
+	const bool perf = peer->role == WIRE_CLIENT || peer->role == WIRE_SERVER;
 
 	if (h->type != WIRE_DATA && h->length)
 		return "a message without data has a length";
+	if (perf != (h->type == WIRE_PERF) && h->type != WIRE_ABORT)
+		return "a message of the wrong command";
 	if (sender && !peer->started && h->type != WIRE_START && h->type != WIRE_ABORT)
 		return "it did not begin with a start";
 	switch (h->type) {
@@ -71,6 +74,8 @@ static const char *check_type(const struct wire_peer *peer, const struct wire_he
 		return h->offset != peer->bytes ? "an end that counts other bytes" : NULL;
 	case WIRE_VERDICT:
 		return sender || peer->ended ? "a verdict out of place" : NULL;
+	case WIRE_PERF:
+		return peer->ended ? "a message after the last" : NULL;
 	case WIRE_ABORT:
 		return h->code == WIRE_OK ? "an abort without a reason" : NULL;
 	default:
@@ -117,7 +122,7 @@ const char *wire_code_text(uint32_t code)
 		[WIRE_DIGEST_DIFFERS] = "what it got has another SHA-256",
 		[WIRE_BAD_MESSAGE] = "it did not understand us",
 		[WIRE_NO_RESOURCES] = "it lacks memory or queues",
-		[WIRE_BUSY] = "it is busy with another transfer",
+		[WIRE_BUSY] = "it is busy with somebody else",
 	};
 
 	return code < sizeof text / sizeof *text ? text[code] : "it did not say why";

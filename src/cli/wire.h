@@ -30,6 +30,9 @@
  *           <-------------- VERDICT
  *      (either may end it with ABORT)
  *
+ * The ends of sgpool perf, client and server, say PERF and ABORT only; perf_wire.h has what is in a
+ * PERF's offset, code and digest.
+ *
  * VERDICT and ABORT are their sender's last messages. Updates of the flow go either way at any time,
  * and at least once in a few seconds, so that silence means that the peer is gone.
  */
@@ -52,7 +55,9 @@ enum {
 enum wire_role {
 	WIRE_SENDER = 1,
 	WIRE_RECEIVER,
-	WIRE_REFUSAL, /* a receiver's, as the private data of a rejection */
+	WIRE_REFUSAL, /* a receiver's or server's, as the private data of a rejection */
+	WIRE_CLIENT,  /* of sgpool perf */
+	WIRE_SERVER,
 };
 
 enum wire_type {
@@ -61,6 +66,7 @@ enum wire_type {
 	WIRE_END,
 	WIRE_VERDICT,
 	WIRE_ABORT,
+	WIRE_PERF,
 };
 
 /* Why an end gave up, or refused. */

@@ -54,7 +54,7 @@ static void hostile_connect(struct hostile *h, uint16_t port, const void *data, 
 	await_event(h, RDMA_CM_EVENT_ADDR_RESOLVED, &event);
 	ck_assert_int_eq(rdma_resolve_route(h->id, 1000), 0);
 	await_event(h, RDMA_CM_EVENT_ROUTE_RESOLVED, &event);
-	ck_assert_int_eq(buffers_open(&h->buffers, h->id->verbs, "hostile"), 0);
+	ck_assert_int_eq(buffers_open(&h->buffers, h->id->verbs, true, "hostile"), 0);
 	ck_assert_int_eq(conn_open(&h->conn, h->id, &h->buffers, WIRE_SENDER), 0);
 	conn_param(&h->conn, hello, &param);
 	if (data) {

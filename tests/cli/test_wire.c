@@ -97,7 +97,7 @@ END_TEST
 
 START_TEST(hello_hostile)
 {
-	static const uint16_t bad[] = {0, WIRE_REFUSAL + 1, 9, 0x100, UINT16_MAX};
+	static const uint16_t bad[] = {0, WIRE_SERVER + 1, 9, 0x100, UINT16_MAX};
 	const struct wire_hello good = {WIRE_SENDER, 0}, refusal = {WIRE_REFUSAL, 7};
 	struct wire_hello got = good;
 	uint8_t bytes[WIRE_HELLO];
