@@ -26,7 +26,7 @@ struct cli_command {
 };
 
 /* One file (or few) each. The table is in main.c. */
-extern const struct cli_command cli_doctor, cli_recv, cli_send, cli_softverbs;
+extern const struct cli_command cli_doctor, cli_perf, cli_recv, cli_send, cli_softverbs;
 
 /*
  * The next option, as getopt_long(3): its value, -1 after the last. --help and --version are done
@@ -37,7 +37,7 @@ extern const struct cli_command cli_doctor, cli_recv, cli_send, cli_softverbs;
  * below CLI_OPT_COMMON; shortopts names those with a one-letter form, without a leading sign.
  */
 enum {
-	CLI_OPTIONS = 12,
+	CLI_OPTIONS = 32,
 	CLI_OPT_COMMON = 0x1000,
 };
 int cli_option(const struct cli_command *self, int argc, char **argv, const char *shortopts,

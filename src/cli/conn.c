@@ -60,7 +60,7 @@ static int post_receive(struct conn *c)
 		sgp_chunk_put(header);
 		goto failed;
 	}
-	if (sgp_pool_get_bulk(c->buffers->payload, TRANSFER_CHUNK, 0, chunk, (size_t)n))
+	if (n && sgp_pool_get_bulk(c->buffers->payload, TRANSFER_CHUNK, 0, chunk, (size_t)n))
 		goto failed;
 	for (int i = 0; i < n; i++)
 		if (sgp_sgl_append(&sgl, chunk[i], 0, TRANSFER_CHUNK)) {

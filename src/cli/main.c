@@ -7,10 +7,7 @@
 #include "sgpool/sgpool.h"
 
 static const struct cli_command *const commands[] = {
-	&cli_doctor,
-	&cli_recv,
-	&cli_send,
-	&cli_softverbs,
+	&cli_doctor, &cli_perf, &cli_recv, &cli_send, &cli_softverbs,
 };
 
 enum {

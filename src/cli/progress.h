@@ -20,6 +20,8 @@ struct progress {
 void progress_begin(struct progress *p, uint64_t total);
 /* Draw it again if its time has come. */
 void progress_draw(struct progress *p, uint64_t bytes);
+/* Draw this text instead, if the time has come. */
+void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Wipe the line, so that another can be printed. */
 void progress_end(struct progress *p);
 
