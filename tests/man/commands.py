@@ -63,7 +63,11 @@ for command in commands:
     page, said = path.read_text(), by_help(help_of(command))
     if by_page(page) != said or not set(COMMON) <= set(said):
         fail(f"{path.name}: {by_page(page)}\n  --help: {said}")
-    missing = set(said) - {"--help", "--version", "--output"} - in_synopsis(page)
+    # Of one with a letter, either name stands there.
+    letters = re.findall(r"^  (-\w), (--[\w-]+)", help_of(command), re.M)
+    there = in_synopsis(page)
+    there |= {name for pair in letters for name in pair if there & set(pair)}
+    missing = set(said) - {"--help", "--version"} - there
     if missing or in_synopsis(page) - set(said):
         fail(f"{path.name}: SYNOPSIS lacks {missing} or has {in_synopsis(page) - set(said)}")
 for path in pages.glob("sgpool-*.1"):
