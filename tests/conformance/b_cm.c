@@ -68,10 +68,10 @@ void b_cm_port_in_use(void)
 {
 	struct rdma_cm_id *a = new_id(), *b = new_id(), *c = new_id();
 
-	say_ret("first", bind_to(a, NULL, 7471));
-	say_ret("second", bind_to(b, NULL, 7471));
+	say_ret("first", bind_to(a, NULL, cf.ports));
+	say_ret("second", bind_to(b, NULL, cf.ports));
 	say_ret("listen", rdma_listen(a, 1));
-	say_ret("third", bind_to(c, "0.0.0.0", 7471));
+	say_ret("third", bind_to(c, "0.0.0.0", cf.ports));
 }
 
 void b_cm_reuse(void)
@@ -82,8 +82,8 @@ void b_cm_reuse(void)
 	say_ret("set",
 		rdma_set_option(a, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on));
 	rdma_set_option(b, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof on);
-	say_ret("first", bind_to(a, NULL, 7471));
-	say_ret("second", bind_to(b, NULL, 7471));
+	say_ret("first", bind_to(a, NULL, cf.ports));
+	say_ret("second", bind_to(b, NULL, cf.ports));
 	say_ret("listen", rdma_listen(a, 1));
 	say_ret("listen_too", rdma_listen(b, 1));
 	say_ret("bad_option", rdma_set_option(a, RDMA_OPTION_ID, 99, &on, sizeof on));
@@ -178,8 +178,8 @@ static struct rdma_cm_event *ask(struct rdma_cm_id **a, struct rdma_cm_id **l,
 	struct rdma_cm_event *e;
 
 	*l = new_listener();
-	cf_need(!bind_to(*l, NULL, 7471) && !rdma_listen(*l, 4), "listen");
-	*a = resolved(7471);
+	cf_need(!bind_to(*l, NULL, cf.ports) && !rdma_listen(*l, 4), "listen");
+	*a = resolved(cf.ports);
 	rdma_resolve_route(*a, 2000);
 	say_event("route", ec, 2000);
 	cf_need(!rdma_create_qp(*a, NULL, &attr), "create_qp");
@@ -455,11 +455,11 @@ void b_cm_backlog(void)
 	struct rdma_event_channel *mine = rdma_create_event_channel();
 	struct rdma_cm_id *l = new_listener(), *id[3];
 
-	cf_need(!bind_to(l, NULL, 7471) && !rdma_listen(l, 1), "listen");
+	cf_need(!bind_to(l, NULL, cf.ports) && !rdma_listen(l, 1), "listen");
 	for (int i = 0; i < 3; i++) {
 		struct sockaddr_in a = cf.addr;
 
-		a.sin_port = htons(7471);
+		a.sin_port = htons(cf.ports);
 		cf_need(!rdma_create_id(mine, &id[i], NULL, RDMA_PS_TCP) &&
 				!rdma_resolve_addr(id[i], NULL, (struct sockaddr *)&a, 2000),
 			"resolve");

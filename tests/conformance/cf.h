@@ -43,6 +43,7 @@ struct cf {
 	struct ibv_port_attr port;
 	struct ibv_pd *pd;
 	struct sockaddr_in addr; /* of the device, no port */
+	uint16_t ports;          /* the port that this behaviour may listen on */
 	bool iwarp;
 };
 extern struct cf cf;

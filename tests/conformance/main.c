@@ -3,8 +3,10 @@
  * Runs every behaviour, prints one line for each, and compares them with what the real provider
  * said.
  *
- *	conformance [--addr IP] [--device NAME] [--patience PERCENT]
+ *	conformance [--addr IP] [--device NAME] [--patience PERCENT] [--jobs N]
  *	            [--expect FILE [--differences FILE]] [NAME...]
+ *
+ * N behaviours at once (1), which mostly wait for what is not to come.
  *
  * FILE holds lines as printed here. With --expect the exit status is 1 if a line differs that the
  * differences file doesn't name, or if that file names one that doesn't differ.
@@ -44,6 +46,7 @@ static void child(const struct behaviour *b, int fd)
 	dup2(fd, STDOUT_FILENO);
 	alarm(SECONDS);
 	running = b;
+	cf.ports = (uint16_t)(7500 + (b - behaviours));
 #ifdef CF_TWO
 	cf_two(run);
 #endif
@@ -52,28 +55,42 @@ static void child(const struct behaviour *b, int fd)
 	_exit(0);
 }
 
-/* One behaviour's line, without its name. */
-static void observe(const struct behaviour *b, char *line)
-{
-	size_t n = 0;
-	ssize_t got;
-	int fd[2], status;
+/* A behaviour under way: a process whose line comes through a pipe, which has room for all of it. */
+struct observer {
 	pid_t pid;
+	int fd;
+};
+
+static struct observer begin(const struct behaviour *b)
+{
+	struct observer o;
+	int fd[2];
 
 	fflush(stdout);
-	if (pipe(fd) || (pid = fork()) < 0) {
+	if (pipe(fd) || (o.pid = fork()) < 0) {
 		perror("conformance");
 		exit(2);
 	}
-	if (!pid) {
+	if (!o.pid) {
 		close(fd[0]);
 		child(b, fd[1]);
 	}
 	close(fd[1]);
-	while (n < LINE - 64 && (got = read(fd[0], line + n, LINE - 64 - n)) > 0)
+	o.fd = fd[0];
+	return o;
+}
+
+/* Its line, without its name. */
+static void end(struct observer o, char *line)
+{
+	size_t n = 0;
+	ssize_t got;
+	int status;
+
+	while (n < LINE - 64 && (got = read(o.fd, line + n, LINE - 64 - n)) > 0)
 		n += (size_t)got;
-	close(fd[0]);
-	waitpid(pid, &status, 0);
+	close(o.fd);
+	waitpid(o.pid, &status, 0);
 	line[n] = '\0';
 	if (WIFSIGNALED(status))
 		strcat(line, WTERMSIG(status) == SIGALRM ? " HANGS" : " CRASHES");
@@ -143,7 +160,7 @@ static int judge(const char *name, const char *line, const char *expected, const
 static int usage(void)
 {
 	fprintf(stderr, "usage: conformance [--addr IP] [--device NAME] [--patience PERCENT] "
-			"[--expect FILE [--differences FILE]] [NAME...]\n");
+			"[--jobs N] [--expect FILE [--differences FILE]] [NAME...]\n");
 	return 2;
 }
 
@@ -151,7 +168,8 @@ int main(int argc, char **argv)
 {
 	char *expected = NULL, *differences = NULL, line[LINE];
 	const char *addr = "127.0.0.1";
-	int i, wrong = 0, ran = 0;
+	int i, wrong = 0, ran = 0, begun = 0, jobs = 1;
+	struct observer *observers;
 
 	for (i = 1; i < argc && !strncmp(argv[i], "--", 2); i += 2) {
 		if (i + 1 == argc)
@@ -162,6 +180,8 @@ int main(int argc, char **argv)
 			setenv("CF_DEVICE", argv[i + 1], 1);
 		else if (!strcmp(argv[i], "--patience"))
 			cf_patience = atoi(argv[i + 1]);
+		else if (!strcmp(argv[i], "--jobs"))
+			jobs = atoi(argv[i + 1]);
 		else if (!strcmp(argv[i], "--expect"))
 			expected = slurp(argv[i + 1]);
 		else if (!strcmp(argv[i], "--differences"))
@@ -170,12 +190,18 @@ int main(int argc, char **argv)
 			return usage();
 	}
 	cf.addr.sin_family = AF_INET;
-	if (inet_pton(AF_INET, addr, &cf.addr.sin_addr) != 1)
+	if (inet_pton(AF_INET, addr, &cf.addr.sin_addr) != 1 || jobs < 1)
 		return usage();
+	observers = calloc((size_t)num_behaviours, sizeof *observers);
+	if (!observers)
+		return 2;
 	for (int k = 0; k < num_behaviours; k++) {
 		if (!wanted(behaviours[k].name, argv + i))
 			continue;
-		observe(&behaviours[k], line);
+		for (; begun < num_behaviours && begun < k + jobs; begun++)
+			if (wanted(behaviours[begun].name, argv + i))
+				observers[begun] = begin(&behaviours[begun]);
+		end(observers[k], line);
 		printf("%s:%s\n", behaviours[k].name, line);
 		if (expected)
 			wrong += judge(behaviours[k].name, line, expected, differences);
@@ -183,6 +209,7 @@ int main(int argc, char **argv)
 	}
 	if (expected)
 		printf("%d behaviours, %d not as expected\n", ran, wrong);
+	free(observers);
 	free(expected);
 	free(differences);
 	return !ran || wrong;

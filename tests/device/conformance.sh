@@ -7,6 +7,6 @@
 
 device=${SGP_VM_DEVICES%% *}
 tables=$(dirname "$0")/../conformance
-check "$device behaves as recorded" "$SGP_CONFORMANCE" --addr "$ADDR" --device "$device" \
+check "$device behaves as recorded" "$SGP_CONFORMANCE" --jobs 6 --addr "$ADDR" --device "$device" \
 	--expect "$tables/expected.${device%%[0-9]*}"
 finish
