@@ -14,7 +14,7 @@ SGP_BUILD=$(realpath -m "$SGP_TOP/build")
 declare -A SGP_PACKAGES=(
 	[build]="gcc g++ libc6-dev cmake ninja-build pkg-config
 		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev
-		libjemalloc-dev"
+		libjemalloc-dev liburing-dev libnvme-dev"
 	[tests]="check libsubunit-dev python3 groff-base mandoc
 		rdmacm-utils ibverbs-utils perftest"
 	[full]="valgrind dpdk-dev libucx-dev"

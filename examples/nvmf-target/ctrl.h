@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A controller: what a host sees of the subsystem, from the Connect of its admin queue until that
+ * queue ends. It has properties, a keep-alive timer and asynchronous event requests; its I/O queues
+ * end with it.
+ */
+#ifndef NVMF_CTRL_H
+#define NVMF_CTRL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "queue.h"
+
+enum {
+	CTRL_IO_QUEUES = 64,
+	CTRL_ADMIN_DEPTH = 32,       /* entries of an admin queue */
+	CTRL_ASYNC_EVENTS = 4,       /* requests of these that may be outstanding */
+	CTRL_KEEP_ALIVE_UNIT = 1000, /* ms */
+	CTRL_VERSION = 0x10400,
+	/* CSTS */
+	CTRL_READY = 1 << 0,
+	CTRL_FAILED = 1 << 1,
+	CTRL_SHUT_DOWN = 2 << 2,
+};
+
+#define DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
+
+struct ctrl {
+	struct target *target;
+	uint16_t cntlid;
+	bool discovery;
+	char hostnqn[224];
+	uint8_t hostid[16];
+	uint32_t cc, csts;
+	uint32_t keep_alive_ms; /* 0: not asked for */
+	int64_t alive_until;
+	uint32_t event_config;
+	uint16_t io_queues;                      /* granted */
+	struct queue *queue[CTRL_IO_QUEUES + 1]; /* 0: the admin queue */
+	struct request *event[CTRL_ASYNC_EVENTS];
+	int events;
+	uint64_t reads, writes, read_bytes, write_bytes; /* for its SMART log */
+};
+
+/* A new one; NULL when there are too many. */
+struct ctrl *ctrl_create(struct target *t, bool discovery);
+
+/* A queue of it ends. With the admin queue, all do, and the controller is gone. */
+void ctrl_queue_gone(struct queue *q);
+
+/* The timer was restarted by the host. */
+void ctrl_keep_alive(struct ctrl *ctrl);
+
+/* See to the timers. */
+void ctrl_tick(struct target *t);
+
+/* CC.EN changed: what its queues accept follows. */
+void ctrl_set_enabled(struct ctrl *ctrl, bool enabled);
+
+/* Properties (fabrics.c), identify, log pages and features. */
+void fabrics_start(struct request *r);
+void admin_start(struct request *r);
+void io_start(struct request *r);
+
+/* Fill page, which is zero and WIRE_IDENTIFY long. Returns the status. */
+int identify_fill(const struct ctrl *ctrl, const struct capsule *cmd, uint8_t *page);
+int log_fill(const struct queue *q, uint8_t lid, uint8_t *page, uint32_t *length);
+
+#endif

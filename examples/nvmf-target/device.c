@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Devices (see device.h). */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "wire.h"
+
+enum {
+	/* Devices share the capsules: so many may post that part of them each. */
+	DEVICES = 4,
+	MAX_SGE = REQUEST_CHUNKS,
+};
+
+static uint32_t lesser(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Events of the device, its queue pairs and queues: all are told of each. */
+static void device_event(struct uring_watch *watch)
+{
+	struct device *dev = watch->owner;
+	struct ibv_async_event event;
+
+	while (ibv_get_async_event(dev->verbs, &event) == 0) {
+		sgp_cq_event(dev->cq, &event);
+		sgp_srq_event(dev->srq, &event);
+		ibv_ack_async_event(&event);
+	}
+	uring_watch(&dev->target->uring, watch);
+}
+
+static void completions_ready(struct uring_watch *watch)
+{
+	(void)watch; /* the loop polls all devices, and asks again before it sleeps */
+}
+
+static int make_queues(struct device *dev, const struct ibv_device_attr *attr)
+{
+	const struct sgp_recv_part parts[] = {
+		{.pool = dev->target->budget.control, .size = sizeof(struct wire_command)},
+		{.pool = dev->target->budget.control, .size = BUDGET_INSIDE},
+	};
+	const struct sgp_srq_attr srq = {
+		.flags = SGP_SRQ_SINGLE_THREADED,
+		.pd = dev->pd,
+		.recv = parts,
+		.num_recv = 2,
+		.depth = dev->capsules,
+	};
+	const struct sgp_cq_attr cq = {
+		.flags = SGP_CQ_SINGLE_THREADED,
+		/* It grows with the queue pairs, where the device can do that. */
+		.cqe = (int)lesser(4 * dev->target->budget.capsules, (uint32_t)attr->max_cqe),
+	};
+
+	dev->cq = sgp_cq_create(dev->verbs, &cq);
+	if (!dev->cq)
+		return fail_sgp("no completion queue");
+	dev->wc = sgp_wc_alloc(dev->cq, DEVICE_BATCH);
+	dev->srq = dev->wc ? sgp_srq_create(&srq) : NULL;
+	return dev->srq ? 0 : fail_sgp("no shared receive queue");
+}
+
+static int end_queues(struct device *dev)
+{
+	sgp_wc_free(dev->wc);
+	dev->wc = NULL;
+	if ((dev->srq && sgp_srq_destroy(dev->srq)) || (dev->cq && sgp_cq_destroy(dev->cq)))
+		return fail_sgp("a device's queues do not end");
+	return 0;
+}
+
+/* The ring watches both descriptors; neither may block. */
+static void watch(struct device *dev)
+{
+	const int events = dev->verbs->async_fd;
+
+	fcntl(events, F_SETFL, fcntl(events, F_GETFL) | O_NONBLOCK);
+	dev->completions = (struct uring_watch){
+		.fd = sgp_cq_fd(dev->cq), .ready = completions_ready, .owner = dev};
+	dev->events = (struct uring_watch){.fd = events, .ready = device_event, .owner = dev};
+	uring_watch(&dev->target->uring, &dev->events);
+}
+
+static struct device *device_open(struct target *t, struct ibv_context *verbs)
+{
+	struct ibv_device_attr attr;
+	struct device *dev;
+
+	if (ibv_query_device(verbs, &attr)) {
+		fail_sys("ibv_query_device");
+		return NULL;
+	}
+	dev = aligned_alloc(_Alignof(struct device), sizeof *dev);
+	if (!dev)
+		return NULL;
+	*dev = (struct device){
+		.target = t,
+		.verbs = verbs,
+		.capsules = lesser(t->budget.capsules / DEVICES, (uint32_t)attr.max_srq_wr),
+		.strict = verbs->device->transport_type == IBV_TRANSPORT_IWARP,
+		.max_sge = (int)lesser(MAX_SGE, (uint32_t)attr.max_sge),
+	};
+	dev->pd = ibv_alloc_pd(verbs);
+	if (!dev->pd) {
+		fail_sys("ibv_alloc_pd");
+		goto no_pd;
+	}
+	if (budget_add_device(&t->budget, dev->pd, t->opt->memory, &t->uring))
+		goto no_memory;
+	if (make_queues(dev, &attr)) {
+		end_queues(dev);
+		goto no_queues;
+	}
+	watch(dev);
+	dev->next = t->devices;
+	t->devices = dev;
+	return dev;
+no_queues:
+	budget_remove_device(&t->budget, dev->pd);
+no_memory:
+	ibv_dealloc_pd(dev->pd);
+no_pd:
+	free(dev);
+	return NULL;
+}
+
+struct device *device_get(struct target *t, struct ibv_context *verbs)
+{
+	for (struct device *dev = t->devices; dev; dev = dev->next)
+		if (dev->verbs == verbs)
+			return dev;
+	return device_open(t, verbs);
+}
+
+int device_close(struct device *dev)
+{
+	if (end_queues(dev) || budget_remove_device(&dev->target->budget, dev->pd))
+		return -1;
+	if (ibv_dealloc_pd(dev->pd))
+		return fail_sys("ibv_dealloc_pd");
+	free(dev);
+	return 0;
+}

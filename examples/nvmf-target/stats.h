@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the target did, as JSON: one object a time. Times are taken once a turn of the loop, so that a
+ * command's latency is known to the length of a turn.
+ */
+#ifndef NVMF_STATS_H
+#define NVMF_STATS_H
+
+#include <stdint.h>
+
+#include "capsule.h"
+
+#define STATS_BUCKETS                                                                              \
+	32 /* of latency: number i counts those of 2^i up to 2^(i+1) microseconds, 0 also less */
+
+struct stats {
+	uint64_t commands[CAPSULE_KINDS]; /* carried out or failed, not those refused */
+	uint64_t refused;                 /* by the checks of capsule.h */
+	uint64_t failed;                  /* while they were carried out */
+	uint64_t dropped;                 /* their host had gone */
+	uint64_t read_bytes, write_bytes; /* of namespaces, for hosts */
+	uint64_t inside_bytes;            /* of write_bytes, came in the capsule */
+	uint64_t copied_bytes;            /* of payload, by this program or the library */
+	uint64_t latency[STATS_BUCKETS];  /* of Reads and Writes, from capsule to response */
+	uint64_t connections, refused_connections, broken_connections;
+	uint64_t keep_alive_expired;
+	/* Of the endpoints that are gone. */
+	uint64_t posts, doorbells, signalled, split, queue_full;
+};
+
+struct target;
+
+/* A Read or Write took so many ns. */
+void stats_latency(struct stats *s, int64_t ns);
+
+/* Write them where --stats says; to stdout only when somebody has asked. */
+void stats_write(struct target *t, bool asked);
+
+#endif
