@@ -8,10 +8,12 @@ HEADERS is the folder sgpool/ of the headers, BUILD the folder of the build. Eac
 against the headers that it names, and compared with them word for word; so are the structures that a
 page shows, member by member. Each EXAMPLE compiles. Everything that a LIBRARY exports for programs, and
 every macro, flag and member of a structure that the headers have for them, is on a page, is found by
-its name in what is installed, and every name of ours on a page is in the headers; every page that SEE
-ALSO names is there. At the end pages are spoilt in several ways, each of which must be noticed: a test
+its name in what is installed, and every name of ours on a page is in the headers. The errors of a
+function are those of its comment in the headers. Every page of ours that is referred to is there. At the
+end pages are spoilt in several ways, each of which must be noticed: a test
 that finds nothing wrong in them would find nothing at all.
 """
+import errno
 import pathlib
 import re
 import subprocess
@@ -24,6 +26,10 @@ INTERNAL = {"inline.h", "export.h", "version.h"}  # not for direct use
 # What programs may use of these all the same, and what only the inline functions use.
 PUBLIC = {"SGP_SGL", "SGP_NO_INLINE", "SGP_VERSION", "SGP_VERSION_MAJOR", "SGP_VERSION_MINOR", "SGP_VERSION_PATCH"}
 HIDDEN = {"sgp_thread"}
+# Pages of concepts all of whose displays are code.
+CODE = {"sgpool.7", "sgpool-heap.7"}
+ERRNO = re.compile(r"\b(?:%s)\b" % "|".join([*errno.errorcode.values(), "EOPNOTSUPP"]))
+COMMENTED = re.compile(r"/\*((?:[^*]|\*(?!/))*)\*/\n(?:#ifndef \w+\n)?SGP_API [^;(]*?\b(\w+)\(")
 OURS = re.compile(r"\b(?:sgp|sv)_\w+|\bSGP_\w+|\bSV_\w+")
 
 # What a fragment of a program in an EXAMPLE may take for granted.
@@ -62,10 +68,17 @@ def squeeze(text):
 
 
 class Headers:
+    every_error = set()
+
     def __init__(self):
-        self.prototypes, self.structures, self.names, self.types = {}, {}, set(), set()
+        self.prototypes, self.structures, self.names, self.types, self.errors = {}, {}, set(), set(), {}
         for file in sorted(headers.glob("*.h")):
-            text = strip(file.read_text())
+            text = file.read_text()
+            for comment, name in COMMENTED.findall(text):
+                comment = re.sub(r"^ \*\t.*$", "", comment, flags=re.M)  # an example
+                self.errors[name] = set(ERRNO.findall(comment))
+            self.every_error |= set(ERRNO.findall(text))
+            text = strip(text)
             self.types |= set(re.findall(r"\b(?:struct|enum) (\w+)", text))
             for found in re.findall(r"^SGP_API\s+(?!extern)([^;{]+?)\s*;", text, re.M | re.S):
                 name = re.search(r"(\w+)\((?!\()", found)
@@ -192,11 +205,19 @@ def check_names(page, there):
     return [f"{page.name}: the headers don't have {n}" for n in sorted(set(OURS.findall(text)) - known)]
 
 
+def check_errors(page, there):
+    """The errors that the headers give for its functions, and no others that they never speak of."""
+    listed = {e for line in re.findall(r"^\..*\bEr (.*)$", page.text, re.M) for e in ERRNO.findall(line)}
+    due = set().union(*(there.errors.get(name, set()) for name in page.names))
+    return [f"{page.name}: nothing on {e}, which the headers have" for e in sorted(due - listed)] + [
+        f"{page.name}: {e}, of which the headers have nothing" for e in sorted(listed - there.every_error)]
+
+
 def check_page(page, there):
     wrong = check_names(page, there)
-    if page.name.startswith("sgpool"):  # of section 7: all that they show is code
-        return wrong + check_examples(page, page.text)
-    return wrong + check_declarations(page, there) + check_examples(page, page.section("EXAMPLE"))
+    if page.name.split(" ")[0].endswith(".3"):
+        wrong += check_declarations(page, there) + check_errors(page, there)
+    return wrong + check_examples(page, page.text if page.name in CODE else page.section("EXAMPLE"))
 
 
 def exported(library):
@@ -277,6 +298,7 @@ def spoil(pages):
         spoilt("sgp_cq_create.3", "    int max_sge;\n", "    unsigned int max_sge;\n"),
         spoilt("sgp_cq_create.3", "    int cqe;\n    int comp_vector;\n", "    int comp_vector;\n    int cqe;\n"),
         spoilt("sgp_cq_create.3", "    int max_chunk;\n", ""),
+        spoilt("sgp_pool_get.3", ".It Bq Er ENOBUFS", ".It Bq Er ENOSPC"),
         spoilt("sgp_sgl_init.3", ".Fn SGP_SGL name n", ".Fn SGP_SGLS name n"),
     ]
 
@@ -287,11 +309,10 @@ def main():
     there = Headers()
     pages = [Page(pathlib.Path(p).name, pathlib.Path(p).read_text()) for p in sys.argv[4:at]]
     functions = [p for p in pages if p.name.endswith(".3")]
-    concepts = [p for p in pages if p.name.startswith("sgpool") and p.name.endswith(".7")]
     assert len(there.prototypes) > 100 and len(there.names) > 60 and len(functions) > 20 and libraries
     wrong = check_all_are_there(functions, there, libraries) + check_references(pages)
     with ThreadPoolExecutor(2) as pool:
-        for found in pool.map(lambda p: check_page(p, there), functions + concepts):
+        for found in pool.map(lambda p: check_page(p, there), pages):
             wrong += found
         for page, found in pool.map(lambda p: (p, check_page(p, there)), spoil(functions)):
             if not found:
