@@ -13,17 +13,18 @@ say() {
 	echo "$*"
 }
 
-# check WHAT COMMAND...: counts a failure unless COMMAND succeeds.
+# check WHAT COMMAND...: counts a failure unless COMMAND succeeds, and returns which it was.
 check() {
 	local what=$1
 
 	shift
 	if "$@"; then
 		say "ok: $what"
-	else
-		say "FAILED: $what"
-		failures=$((failures + 1))
+		return 0
 	fi
+	say "FAILED: $what"
+	failures=$((failures + 1))
+	return 1
 }
 
 finish() {
@@ -69,4 +70,32 @@ show_errors() {
 	for file in recv.json recv.err send.json send.err; do
 		[[ ! -s $file ]] || sed "s/^/  $file: /" "$file"
 	done
+}
+
+# For a machine with a wire (scripts/vm --wire).
+lose() { # PERCENT
+	local dev
+
+	for dev in v0 v1; do
+		tc qdisc replace dev "$dev" root netem loss "$1%" limit 10000
+	done
+}
+
+lose_nothing() {
+	tc qdisc del dev v0 root
+	tc qdisc del dev v1 root
+}
+
+# shellcheck disable=SC2317 # called by wait_until
+dropped() {
+	local dev
+
+	for dev in v0 v1; do
+		tc -s qdisc show dev "$dev"
+	done | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
+}
+
+# shellcheck disable=SC2317 # called by wait_until
+dropped_more_than() { # COUNT
+	(($(dropped) > $1))
 }

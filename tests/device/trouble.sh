@@ -49,33 +49,6 @@ check_traffic() { # WHEN
 	((failures == 0)) || stop
 }
 
-lose() { # PERCENT
-	local dev
-
-	for dev in v0 v1; do
-		tc qdisc replace dev "$dev" root netem loss "$1%" limit 10000
-	done
-}
-
-lose_nothing() {
-	tc qdisc del dev v0 root
-	tc qdisc del dev v1 root
-}
-
-# shellcheck disable=SC2317 # called by wait_until
-dropped() {
-	local dev
-
-	for dev in v0 v1; do
-		tc -s qdisc show dev "$dev"
-	done | sed -n 's/.*(dropped \([0-9]*\),.*/\1/p' | awk '{ n += $1 } END { print n + 0 }'
-}
-
-# shellcheck disable=SC2317 # called by wait_until
-dropped_more_than() { # COUNT
-	(($(dropped) > $1))
-}
-
 # With all packets lost nothing comes back: so what the next steps do to the wire does hit.
 show_that_loss_hits() {
 	local before_a before_b
