@@ -61,7 +61,7 @@ SGP_BEGIN_DECLS
 #define SGP_SHOW(addr, bytes) ((void)0)
 #endif
 
-#define SGP_LAYOUT (2 | SGP_ASAN << 8)
+#define SGP_LAYOUT (3 | SGP_ASAN << 8)
 
 /* Indices of magazines in a process: 0 is nobody's. */
 #define SGP_SLOTS 2048
@@ -86,10 +86,10 @@ struct sgp_owner;
 	uint16_t slot;
 #endif
 struct sgp_chunk {
-	void *addr;
-	struct sgp_owner *owner; /* what it is a piece of */
+	void *addr; /* these three are as in struct ibv_sge, where addresses have 64 bits */
 	uint32_t size;
 	uint32_t lkey;
+	struct sgp_owner *owner; /* what it is a piece of */
 	__extension__ union {
 		__extension__ struct {
 			SGP_CHUNK_STATE

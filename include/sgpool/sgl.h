@@ -40,8 +40,8 @@ enum {
 struct sgp_sgl {
 	struct ibv_sge *sge;       /* [num_sge of max_sge] */
 	struct sgp_chunk **chunk;  /* [num_chunk of max_chunk] */
-	int num_sge, max_sge;
-	int num_chunk, max_chunk;
+	int num_sge, num_chunk;
+	int max_sge, max_chunk;
 	uint64_t length;           /* bytes in all */
 	uint64_t pds;              /* protection domains on which every slice is registered */
 	uint64_t keys;             /* those for which the lkeys in sge[] are good; see below */

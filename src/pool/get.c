@@ -296,7 +296,7 @@ void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n)
 		return;
 	}
 	while (n) {
-		size_t done = sgp_put_bulk_shortly(chunks, n, false);
+		size_t done = sgp_put_bulk_shortly(chunks, n);
 
 		if (done == 0)
 			done = put_some(chunks, n);

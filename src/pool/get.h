@@ -36,17 +36,28 @@ static inline bool sgp_last_drop(struct sgp_chunk *chunk)
 static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *const *from, size_t n,
 				   bool few)
 {
-	struct sgp_chunk *const *end = from + n;
+	enum {
+		AT_ONCE = 4
+	};
+	size_t i = AT_ONCE;
 
 	if (!few) {
 		if (n > 0) /* of none there may be no array */
 			memcpy(to, from, n * sizeof *to);
 		return;
 	}
-	for (; end - from >= 4; to += 4, from += 4)
-		memcpy(to, from, 4 * sizeof *to);
-	while (from != end)
-		*to++ = *from++;
+	if (SGP_LIKELY(n >= AT_ONCE)) {
+		memcpy(to, from, AT_ONCE * sizeof *to);
+		for (; i + AT_ONCE <= n; i += AT_ONCE)
+			memcpy(to + i, from + i, AT_ONCE * sizeof *to);
+		if (i != n) /* the last ones, some of them once more */
+			memcpy(to + n - AT_ONCE, from + n - AT_ONCE, AT_ONCE * sizeof *to);
+		return;
+	}
+	if (n & 2)
+		memcpy(to, from, 2 * sizeof *to);
+	if (n & 1)
+		to[n - 1] = from[n - 1];
 }
 
 /* May a get with these flags be served by the thread's magazine, whatever its class is like? */
@@ -113,10 +124,9 @@ static inline size_t sgp_count_alike(struct sgp_chunk *const chunks[], size_t n,
 
 /*
  * sgp_chunk_put_bulk() as far as the thread's magazine takes the chunks at once: sole references of one
- * class, from the first one on. Returns how many. n is not 0; few: nor above SGP_FEW.
+ * class, from the first one on. Returns how many. n is not 0.
  */
-static inline __attribute__((always_inline)) size_t
-sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n, bool few)
+static inline size_t sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n)
 {
 	uint64_t slot = chunks[0]->slot;
 	struct sgp_chunk **top, **ceil;
@@ -130,19 +140,9 @@ sgp_put_bulk_shortly(struct sgp_chunk *const chunks[], size_t n, bool few)
 		n = top < ceil ? (size_t)(ceil - top) : 0;
 	if (SGP_ASAN)
 		sgp_hide_chunks(chunks, n);
-	sgp_chunks_copy(top, chunks, n, few);
+	sgp_chunks_copy(top, chunks, n, false);
 	sgp_mag_leave(mag, top + n);
 	return n;
-}
-
-/* sgp_chunk_put_bulk() for the short way of a message's end. */
-static inline __attribute__((always_inline)) void
-sgp_chunk_put_few(struct sgp_chunk *const chunks[], size_t n)
-{
-	size_t done = n && n <= SGP_FEW ? sgp_put_bulk_shortly(chunks, n, true) : 0;
-
-	if (!SGP_LIKELY(done == n))
-		sgp_chunk_put_bulk(chunks + done, n - done);
 }
 
 #endif

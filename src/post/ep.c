@@ -95,7 +95,6 @@ static int check_device(struct sgp_ep *ep, const struct rdma_cm_id *id,
 	} else if (ep->iwarp) {
 		ep->lacks = SGP_KIND_IMM | SGP_KIND_ATOMIC;
 	}
-	sgp_ep_find_plain(ep);
 	return 0;
 }
 
@@ -177,6 +176,7 @@ static int make_qp(struct sgp_ep *ep, struct rdma_cm_id *id, const struct sgp_ep
 	ep->id = id;
 	ep->max_inline = init.cap.max_inline_data;
 	ep->auto_inline = inline_bytes < ep->max_inline ? inline_bytes : ep->max_inline;
+	sgp_ep_find_plain(ep);
 	return 0;
 }
 

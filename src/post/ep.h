@@ -57,6 +57,7 @@ struct sgp_ep {
 	bool sig_all;
 	/* A bit for each opcode that needs no planning as a rule; 0 where pools are checked (checked.h). */
 	_Atomic uint32_t plain;
+	uint64_t plain_least, plain_span; /* bytes of such: from the least on, so many more */
 	uint8_t lacks;        /* enum sgp_kind: operations that it does not have */
 	uint32_t max_inline;  /* that the queue pair takes ... */
 	uint32_t auto_inline; /* ... and that go inline unasked: what the creator asked for */
@@ -113,7 +114,8 @@ struct sgp_place {
 	unsigned int room;   /* entries reserved */
 };
 
-#define SGP_CQ_BATCH 32 /* completions asked of the device at a time */
+#define SGP_CQ_BACK  192 /* chunks that go back to the pool at a time */
+#define SGP_CQ_BATCH 32  /* completions asked of the device at a time */
 
 struct sgp_cq {
 	struct ibv_cq *cq;
@@ -137,6 +139,8 @@ struct sgp_cq {
 	unsigned int nleft;                     /* of these, left and awaiting an empty poll */
 	struct sgp_ep *by_qpn[SGP_QPN_BUCKETS]; /* with a shared receive queue */
 	_Atomic(struct sgp_seat *) served;      /* a put had chunks for them */
+	struct sgp_chunk *back[SGP_CQ_BACK];    /* [nback]: of ended messages, to be put */
+	size_t nback;                           /* 0 between the poller's calls */
 
 	struct sgp_lock inbox_lock;
 	struct sgp_slot *untaken, **untaken_end;

@@ -42,13 +42,23 @@ static inline void fill_objects(struct sgp_slot *slot, const struct sgp_sgl *sgl
 		sgp_slot_tell_sinks(slot, true);
 }
 
+/* SGEs that outlast the post: the device reads them later, or they are handed back. */
+static inline void fill_sges(struct sgp_slot *slot, const struct sgp_sgl *sgl)
+{
+	const struct ibv_sge *from = sgl->sge;
+	struct ibv_sge *to = slot->sge;
+
+	slot->num_sge = (uint16_t)sgl->num_sge;
+	for (const struct ibv_sge *end = from + sgl->num_sge; from != end;)
+		*to++ = *from++;
+}
+
 /* A list that a completion hands back needs its SGEs then. */
 void sgp_fill_handover(struct sgp_slot *slot, const struct sgp_sgl *sgl)
 {
 	slot->pds = sgl->pds;
 	slot->access = sgl->access;
-	slot->num_sge = (uint16_t)sgl->num_sge;
-	memcpy(slot->sge, sgl->sge, (size_t)sgl->num_sge * sizeof *sgl->sge);
+	fill_sges(slot, sgl);
 	fill_objects(slot, sgl);
 }
 
@@ -72,9 +82,9 @@ static inline struct ibv_send_wr *next_request(struct sgp_ep *ep)
 	return wr;
 }
 
-static inline unsigned int signal_flag(struct sgp_ep *ep, const struct sgp_slot *slot)
+static inline unsigned int signal_flag(struct sgp_ep *ep, unsigned int slot_flags)
 {
-	if (!(slot->flags & SGP_SLOT_SIGNALLED)) {
+	if (!(slot_flags & SGP_SLOT_SIGNALLED)) {
 		ep->send.unsignalled++;
 		return 0;
 	}
@@ -83,16 +93,17 @@ static inline unsigned int signal_flag(struct sgp_ep *ep, const struct sgp_slot 
 	return IBV_SEND_SIGNALED;
 }
 
-/* Offer the slot at head and add its request to those that wait for the doorbell. */
+/* Offer the slot at head, whose flags are given, and add its request to those that wait. */
 static inline __attribute__((always_inline)) void
-add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot, struct ibv_sge *sge,
-	    int num_sge, unsigned int extra, uint64_t offset)
+add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot,
+	    unsigned int slot_flags, struct ibv_sge *sge, int num_sge, unsigned int extra,
+	    uint64_t offset)
 {
 	unsigned int send_flags =
 		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra |
-		signal_flag(ep, slot);
+		signal_flag(ep, slot_flags);
 
-	sgp_wr_fill(next_request(ep), wr, sgp_side_offer(&ep->send), sge, num_sge, send_flags,
+	sgp_wr_fill(next_request(ep), wr, sgp_side_offer(&ep->send, slot), sge, num_sge, send_flags,
 		    offset);
 }
 
@@ -102,8 +113,8 @@ void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_
 	struct ibv_send_wr *to = next_request(ep);
 
 	*to = *wr;
-	to->wr_id = sgp_side_offer(&ep->send);
-	to->send_flags = send_flags | signal_flag(ep, slot);
+	to->wr_id = sgp_side_offer(&ep->send, slot);
+	to->send_flags = send_flags | signal_flag(ep, slot->flags);
 	to->next = NULL;
 }
 
@@ -127,23 +138,28 @@ static void add_inline(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_sl
 		*sge = sgl->sge[0];
 	}
 	slot->num_chunk = slot->num_sge = 0;
-	add_request(ep, wr, slot, sge, n, IBV_SEND_INLINE, 0);
+	slot->flags |= SGP_SLOT_COPIED;
+	add_request(ep, wr, slot, slot->flags, sge, n, IBV_SEND_INLINE, 0);
 	ep->stats.inlined++;
 }
 
-/* One request for the whole list. */
+/* One request for the whole list, in a slot with these flags. */
 static inline __attribute__((always_inline)) void
-add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot)
+add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot, unsigned int flags)
 {
 	const struct sgp_sgl *sgl = wr->sgl;
 	struct ibv_sge *sge = sgl->sge;
 
 	sgp_fill_holds(slot, sgl->chunk, sgl->num_chunk);
-	if (slot->flags & SGP_SLOT_HANDOVER || wr->flags & SGP_BATCH) {
+	if (flags & SGP_SLOT_HANDOVER) {
 		sgp_fill_handover(slot, sgl);
 		sge = slot->sge;
+	} else if (wr->flags & SGP_BATCH) {
+		fill_sges(slot, sgl);
+		fill_objects(slot, sgl);
+		sge = slot->sge;
 	}
-	add_request(ep, wr, slot, sge, sgl->num_sge, 0, 0);
+	add_request(ep, wr, slot, flags, sge, sgl->num_sge, 0, 0);
 }
 
 /* A walk over a list that is split. */
@@ -237,7 +253,7 @@ static SGP_COLD void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr,
 		sgp_fill_holds(slot, wr->sgl->chunk + at.chunk, holds);
 		fill_objects(slot, wr->sgl);
 		at.chunk += holds;
-		add_request(ep, wr, slot, slot->sge, slot->num_sge, 0, offset);
+		add_request(ep, wr, slot, slot->flags, slot->sge, slot->num_sge, 0, offset);
 	}
 	ep->stats.split++;
 }
@@ -270,6 +286,7 @@ static SGP_COLD int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 		sgp_chunk_put(chunk);
 		return -1;
 	}
+	sgp_side_slot(&ep->send, ep->send.head - 1)->flags |= SGP_SLOT_COPIED;
 	ep->stats.linearised++;
 	return 0;
 }
@@ -290,9 +307,12 @@ int sgp_begin(struct sgp_ep *ep, uint32_t parts)
 
 void sgp_ep_find_plain(struct sgp_ep *ep)
 {
-	bool special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD;
+	bool special = ep->sig_all || ep->iwarp || ep->type == IBV_QPT_UD ||
+		       ep->max_msg <= ep->auto_inline;
 
 	ep->plain = 0;
+	ep->plain_least = ep->auto_inline + UINT64_C(1);
+	ep->plain_span = ep->max_msg - ep->plain_least;
 	for (unsigned int i = 0; i < sizeof ops / sizeof *ops && !special; i++)
 		if (ops[i].kind & SGP_KIND_KNOWN && !(ops[i].kind & (SGP_KIND_SINK | ep->lacks)))
 			ep->plain |= 1u << i;
@@ -313,8 +333,8 @@ static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr)
 	       SGP_LIKELY(!(wr->flags & ~(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
 					  SGP_BATCH))) &&
 	       SGP_LIKELY(!wr->ah) && SGP_LIKELY(sgl != NULL) && SGP_LIKELY(!sgl->flags) &&
-	       SGP_LIKELY(sgl->keys & ep->pd_bit) && SGP_LIKELY(sgl->length > ep->auto_inline) &&
-	       SGP_LIKELY(sgl->length <= ep->max_msg) &&
+	       SGP_LIKELY(sgl->keys & ep->pd_bit) &&
+	       SGP_LIKELY(sgl->length - ep->plain_least <= ep->plain_span) &&
 	       SGP_LIKELY(sgl->num_sge <= ep->send.max_sge) &&
 	       SGP_LIKELY(sgl->num_chunk <= ep->send.max_chunk) &&
 	       SGP_LIKELY(!atomic_load_explicit(&ep->stopped, memory_order_relaxed));
@@ -345,7 +365,7 @@ static int gather_planned(struct sgp_ep *ep, const struct sgp_wr *wr, unsigned i
 	if (plan.goes_inline)
 		add_inline(ep, wr, slot);
 	else
-		add_whole(ep, wr, slot);
+		add_whole(ep, wr, slot, slot->flags);
 	return 0;
 }
 
@@ -383,8 +403,12 @@ int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 	struct sgp_slot *slot;
 	uint8_t flags = 0;
 
-	if (!is_plain(ep, wr))
-		return gather_special(ep, wr);
+	if (!is_plain(ep, wr)) {
+		/* Of a copy, so that the compiler may keep the operation in registers otherwise. */
+		struct sgp_wr special = *wr;
+
+		return gather_special(ep, &special);
+	}
 	if (sgp_begin(ep, 1))
 		return -1;
 	if (wr->flags & IBV_SEND_SIGNALED)
@@ -392,6 +416,6 @@ int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 	else if (must_signal(side))
 		flags = SGP_SLOT_SIGNALLED;
 	slot = sgp_fill_slot(side, wr->context, ops[wr->opcode].completes_as, flags);
-	add_whole(ep, wr, slot);
+	add_whole(ep, wr, slot, flags);
 	return 0;
 }

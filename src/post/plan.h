@@ -50,7 +50,7 @@ int sgp_plan(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind
 /* Why the operation is not one of the queue pair's: -1 with EINVAL or EOPNOTSUPP. */
 int sgp_refuse_operation(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned int kind);
 
-/* Find out which opcodes are plain on the endpoint, whose type and sig_all are known. */
+/* Find out what is plain on the endpoint, of which everything else is known. */
 void sgp_ep_find_plain(struct sgp_ep *ep);
 
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */

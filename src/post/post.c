@@ -16,13 +16,6 @@
 #include "post/sgl.h"
 #include "post/wr.h"
 
-/* Whether a slot holds the list's own chunks: not those of a copy, and not none because of inline.
- */
-static inline bool holds_moved(const struct sgp_slot *slot, const struct sgp_sgl *sgl)
-{
-	return !sgl->num_chunk || (slot->num_chunk && slot->chunk[0] == sgl->chunk[0]);
-}
-
 static SGP_COLD void drop_copied(struct sgp_sgl *sgl)
 {
 	sgp_chunk_put_bulk(sgl->chunk, (size_t)sgl->num_chunk);
@@ -30,29 +23,28 @@ static SGP_COLD void drop_copied(struct sgp_sgl *sgl)
 
 /* The queue has the operation whose first slot is at seq: the list is empty. Returns the next seq.
  */
-static uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t seq)
+static SGP_HOT uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t seq)
 {
 	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
 	ep->stats.posts++;
 	if (sgl->num_chunk > sgl->num_sge)
 		ep->stats.joined += (uint64_t)(sgl->num_chunk - sgl->num_sge);
-	if (!SGP_LIKELY(holds_moved(slot, sgl)))
+	if (slot->flags & SGP_SLOT_COPIED)
 		drop_copied(sgl);
 	sgp_sgl_reset(sgl);
 	return seq + slot->parts;
 }
 
-/* The queue does not have these after all: copies go back, the lists stay as they are. */
-static SGP_COLD int settle_rejected(struct sgp_ep *ep, const struct sgp_wr *wr,
-				    const struct sgp_wr *end, uint32_t seq, int err)
+/* The queue does not have the slots from seq to end after all: copies go back, lists stay as they are. */
+static SGP_COLD int settle_rejected(struct sgp_ep *ep, uint32_t seq, uint32_t end, int err)
 {
-	for (; wr != end; wr = wr->next) {
+	while (seq != end) {
 		const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
 		for (uint32_t i = 0; i < slot->parts; i++)
 			sgp_check_ended(sgp_side_slot(&ep->send, seq + i));
-		if (!holds_moved(slot, wr->sgl))
+		if (slot->flags & SGP_SLOT_COPIED)
 			sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
 		for (uint32_t i = 0; i < slot->parts; i++)
 			sgp_slot_writes_no_more(sgp_side_slot(&ep->send, seq + i));
@@ -61,25 +53,35 @@ static SGP_COLD int settle_rejected(struct sgp_ep *ep, const struct sgp_wr *wr,
 	return sgp_fail(err, "the device refused the post: %s", strerror(err));
 }
 
-/* The chain up to end (or all of it) has been gathered from seq on: ring, and settle each list. */
-static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, const struct sgp_wr *end,
-			   uint32_t seq, bool later, struct sgp_wr **first_refused)
+/*
+ * Ring for what has been gathered from seq on, of n operations from wr on (more may be gathered that are
+ * older), and settle each list. *posted: how many of the n the queue has.
+ *
+ * alone: wr is known to be the only one. Then nothing here takes its address, and the compiler keeps the
+ * operation in registers.
+ */
+static SGP_HOT int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, uint32_t n, uint32_t seq,
+				   bool later, bool alone, uint32_t *posted)
 {
-	uint32_t withdrawn = ep->send.head;
+	const uint32_t gathered = ep->send.head;
+	uint32_t withdrawn = gathered, i;
+	struct sgp_wr *at = wr;
 	int err = 0;
 
 	if (later)
 		ep->accepted = ep->nwr;
 	else
 		withdrawn = sgp_ep_ring_locked(ep, &err);
-	while (wr != end && (int32_t)(withdrawn - seq) > 0) {
-		seq = settle_accepted(ep, wr->sgl, seq);
-		wr = wr->next;
+	for (i = 0; i < n && (int32_t)(withdrawn - seq) > 0; i++) {
+		seq = settle_accepted(ep, (alone ? wr : at)->sgl, seq);
+		at = alone ? NULL : at->next;
+		if (alone)
+			return 0;
 	}
-	if (SGP_LIKELY(wr == end))
+	*posted = i;
+	if (SGP_LIKELY(i == n))
 		return 0; /* an error, if any, is told by the completions of what was accepted */
-	*first_refused = wr;
-	return settle_rejected(ep, wr, end, seq, err);
+	return settle_rejected(ep, seq, gathered, err);
 }
 
 /* A child is refused; where pools are checked, the endpoint takes the long way from here on. */
@@ -90,11 +92,11 @@ static __attribute__((noinline)) int leave_short_way(struct sgp_ep *ep)
 	return sgp_check_fork();
 }
 
-/* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
-__attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
+/* The post of a chain; alone: of one operation, as above. */
+static SGP_HOT int post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr, bool alone)
 {
-	struct sgp_wr *refused = NULL, *end = wr;
-	uint32_t seq;
+	uint32_t seq, n = 0, posted;
+	struct sgp_wr *at = wr;
 	bool later = true; /* as long as every one says so */
 	int ret = 0, err = 0;
 
@@ -105,16 +107,21 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 	sgp_served_hold(); /* inline posts drop their chunks */
 	sgp_lock(&ep->send.lock);
 	seq = ep->send.head;
-	for (; end && !sgp_gather(ep, end); end = end->next)
-		later = later && end->flags & SGP_BATCH;
-	if (end) {
-		ret = -1;
+	do {
+		ret = sgp_gather(ep, alone ? wr : at);
+		if (ret)
+			break;
+		later = later && (alone ? wr : at)->flags & SGP_BATCH;
+		at = alone ? NULL : at->next;
+		n++;
+	} while (!alone && at);
+	posted = n;
+	if (ret) {
 		err = errno;
-		refused = end;
 		later = later && err != EAGAIN; /* room comes only from what the device has */
 	}
-	if (end != wr || (err == EAGAIN && ep->nwr)) {
-		if (ring_and_settle(ep, wr, end, seq, later, &refused)) {
+	if (n || (err == EAGAIN && ep->nwr)) {
+		if (ring_and_settle(ep, wr, n, seq, later, alone, &posted)) {
 			ret = -1;
 			err = errno;
 		}
@@ -129,13 +136,23 @@ __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, stru
 	sgp_served_release();
 	if (!ret)
 		return 0;
-	if (bad_wr)
-		*bad_wr = refused;
+	if (!alone && bad_wr) {
+		for (; posted; posted--)
+			wr = wr->next;
+		*bad_wr = wr;
+	}
 	errno = err;
 	return -1;
 }
 
-int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags)
+/* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
+__attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
+{
+	return post(ep, wr, bad_wr, false);
+}
+
+__attribute__((flatten)) int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl,
+					    int flags)
 {
 	struct sgp_wr wr;
 
@@ -147,7 +164,7 @@ int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int fl
 	wr.flags = flags;
 	wr.imm_data = 0;
 	wr.ah = NULL;
-	return sgp_post(ep, &wr, NULL);
+	return post(ep, &wr, NULL, true);
 }
 
 int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
@@ -232,8 +249,9 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 	sgp_fill_holds(slot, sgl->chunk, sgl->num_chunk);
 	sgp_fill_handover(slot, sgl);
 	seq = side->head;
-	wr = (struct ibv_recv_wr){
-		.wr_id = sgp_side_offer(side), .sg_list = slot->sge, .num_sge = slot->num_sge};
+	wr = (struct ibv_recv_wr){.wr_id = sgp_side_offer(side, slot),
+				  .sg_list = slot->sge,
+				  .num_sge = slot->num_sge};
 	if (!sgp_mode_is_ordinary())
 		sgp_check_posted(side, seq, sgl, true);
 	errno = 0;

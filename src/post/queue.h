@@ -35,6 +35,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "post/lock.h"
 #include "sgpool/post.h"
@@ -64,6 +65,7 @@ enum sgp_slot_flags {
 	SGP_SLOT_CANCELLED = 1 << 6, /* of a leader: cancel.c; its end is not told */
 	SGP_SLOT_SHARED = 1 << 8,    /* a shared receive queue's */
 	SGP_SLOT_OBJECTS = 1 << 9,   /* the list had SGP_SGL_OBJECTS */
+	SGP_SLOT_COPIED = 1 << 10,   /* it holds a copy, or nothing, instead of the list's chunks */
 };
 
 /* What went wrong with a part. */
@@ -80,19 +82,35 @@ struct sgp_origin {
 	uint8_t sl, dlid_path_bits;
 };
 
+/*
+ * parts    of a leader: slots of its group, itself included; 1: no group
+ * to_lead  how many slots on the leader is
+ * flags    enum sgp_slot_flags; while it's posted only UNTAKEN is added, before any request behind it
+ *          is posted, and CANCELLED, under both locks
+ * opcode   enum ibv_wc_opcode: all that we use are below 256
+ * ended    it waits for its group, or in the pending list; the poller's
+ */
+#define SGP_SLOT_KIND                                                                              \
+	uint16_t parts, to_lead, flags;                                                            \
+	uint8_t opcode;                                                                            \
+	uint8_t ended;
+struct sgp_slot_kind {
+	SGP_SLOT_KIND
+};
+
 /* What is used each time comes first: a cache line. */
 struct sgp_slot {
 	_Atomic uint64_t tag; /* wr_id, or 0: free */
 	void *context;
 	struct sgp_chunk **chunk; /* [max_chunk] of the side */
+	__extension__ union {
+		struct sgp_slot_kind kind; /* the same, to be looked at in one go */
+		__extension__ struct {
+			SGP_SLOT_KIND
+		};
+	};
 	uint16_t num_chunk, num_sge;
-	uint16_t parts;    /* of a leader: slots of its group, itself included; 1: no group */
-	uint16_t to_lead;  /* how many slots on the leader is */
-	uint16_t flags;    /* enum sgp_slot_flags; while it's posted only UNTAKEN is added, before
-			      any request behind it is posted, and CANCELLED, under both locks */
-	uint8_t opcode;    /* enum ibv_wc_opcode: all that we use are below 256 */
-	bool ended;        /* waits for its group, or in the pending list; the poller's */
-	_Atomic int error; /* the provider's, of a post that it may have half taken; else 0 */
+	_Atomic int error;    /* the provider's, of a post that it may have half taken; else 0 */
 	struct sgp_done done; /* the poller's */
 
 	struct ibv_sge *sge;      /* [max_sge] */
@@ -152,15 +170,16 @@ static inline struct sgp_slot *sgp_side_slot(struct sgp_side *side, uint32_t seq
 }
 
 /*
- * Take the slot at head and hand it to the poller; returns its wr_id. All that the poller reads of
- * it has been filled in. The poster's.
+ * Take the slot, which is that at head, and hand it to the poller; returns its wr_id. All that the
+ * poller reads of it has been filled in. The poster's.
  */
-static inline uint64_t sgp_side_offer(struct sgp_side *side)
+static inline uint64_t sgp_side_offer(struct sgp_side *side, struct sgp_slot *slot)
 {
-	uint64_t wr_id = side->wr_base | side->head;
+	uint32_t seq = side->head;
+	uint64_t wr_id = side->wr_base | seq;
 
-	atomic_store_explicit(&sgp_side_slot(side, side->head)->tag, wr_id, memory_order_release);
-	side->head++;
+	atomic_store_explicit(&slot->tag, wr_id, memory_order_release);
+	side->head = seq + 1;
 	return wr_id;
 }
 
@@ -176,6 +195,29 @@ static inline struct sgp_slot *sgp_side_find(struct sgp_side *side, uint64_t wr_
 	struct sgp_slot *slot = sgp_side_slot(side, (uint32_t)wr_id);
 
 	return atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id ? slot : NULL;
+}
+
+static inline uint64_t sgp_slot_word(struct sgp_slot_kind kind)
+{
+	uint64_t word;
+
+	memcpy(&word, &kind, sizeof word);
+	return word;
+}
+
+/*
+ * Is the slot one message, or one WRITE, posted and not ended, of which nothing comes back, and nothing
+ * else is unusual about it? The poller's.
+ */
+static inline bool sgp_slot_is_plain(const struct sgp_slot *slot)
+{
+	const struct sgp_slot_kind plain = {.parts = 1};
+	const struct sgp_slot_kind any = {.flags = SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED |
+						   SGP_SLOT_COPIED,
+					  .opcode = UINT8_MAX};
+
+	_Static_assert(sizeof plain == sizeof(uint64_t), "one word");
+	return (sgp_slot_word(slot->kind) & ~sgp_slot_word(any)) == sgp_slot_word(plain);
 }
 
 /* The owners of what the slot holds are told whether the device may write to it from now on. */

@@ -38,6 +38,43 @@ static uint32_t seq_of(const struct sgp_slot *slot)
 	return (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed);
 }
 
+/* ---- the holds of messages that have ended ---- */
+
+/*
+ * They go to the pool together, many messages' at once: a poll's, before it returns. The slots they
+ * were in are the poster's again before that.
+ */
+static void give_back(struct sgp_cq *cq)
+{
+	size_t n = cq->nback;
+
+	cq->nback = 0;
+	if (n)
+		sgp_chunk_put_bulk(cq->back, n);
+}
+
+/* The same when a message's do not find room any more. */
+static SGP_COLD void drop_many(struct sgp_cq *cq, struct sgp_slot *slot)
+{
+	give_back(cq);
+	sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
+	sgp_slot_free(slot);
+}
+
+/* A slot that is plain gives up its holds and is free. */
+static SGP_HOT void drop_plain(struct sgp_cq *cq, struct sgp_slot *slot)
+{
+	size_t n = slot->num_chunk, before = cq->nback;
+
+	if (!SGP_LIKELY(before + n <= SGP_CQ_BACK)) {
+		drop_many(cq, slot);
+		return;
+	}
+	sgp_chunks_copy(cq->back + before, slot->chunk, n, true);
+	cq->nback = before + n;
+	sgp_slot_free(slot);
+}
+
 /* ---- ending a slot, and its group ---- */
 
 static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
@@ -75,13 +112,10 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 	return dropped;
 }
 
-static SGP_HOT void drop_group(struct sgp_side *side, struct sgp_slot *leader)
+static void drop_group(struct sgp_cq *cq, struct sgp_side *side, struct sgp_slot *leader)
 {
-	if (SGP_LIKELY(leader->parts == 1)) {
-		sgp_slot_writes_no_more(leader);
-		sgp_check_ended(leader);
-		sgp_chunk_put_few(leader->chunk, leader->num_chunk);
-		sgp_slot_free(leader);
+	if (sgp_slot_is_plain(leader) && sgp_mode_is_ordinary()) {
+		drop_plain(cq, leader);
 		return;
 	}
 	put_holds(side, leader);
@@ -183,7 +217,7 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 
 /* Fill in the caller's completion, but for what only a success brings. */
 static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
-			    const struct sgp_done *done, struct sgp_wc *wc)
+			    const struct sgp_done *done, uint64_t stamp, struct sgp_wc *wc)
 {
 	if (wc->sgl.num_chunk || wc->sgl.num_sge)
 		sgp_sgl_clear(&wc->sgl);
@@ -198,6 +232,7 @@ static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
 	wc->wc_flags = 0;
 	wc->src_qp = 0;
 	wc->grh = NULL;
+	wc->timestamp = stamp;
 	ep->completions++;
 	if (done->status != IBV_WC_SUCCESS) {
 		ep->errors++;
@@ -211,21 +246,21 @@ static void deliver_cancelled(struct sgp_ep *ep, struct sgp_slot *leader, struct
 	static const struct sgp_done cancelled = {.status = IBV_WC_WR_FLUSH_ERR,
 						  .error = ECANCELED};
 
-	fill_wc(ep, leader, &cancelled, wc);
+	fill_wc(ep, leader, &cancelled, 0, wc);
 	leader->to_tell = false;
 	if (sgp_group_has_ended(leader))
 		free_group(&ep->send, leader);
 }
 
 /* Tell of a group that has ended, and free its slots. */
-static SGP_HOT void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
+static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, uint64_t stamp, struct sgp_wc *wc)
 {
 	const struct sgp_done *done = &leader->done;
 	struct sgp_side *side = side_of_leader(ep, leader);
 
-	fill_wc(ep, leader, done, wc);
+	fill_wc(ep, leader, done, stamp, wc);
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
-		drop_group(side, leader);
+		drop_group(ep->cq, side, leader);
 		return;
 	}
 	hand_over(side, leader, &wc->sgl);
@@ -265,7 +300,7 @@ static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
 	if (is_owed(leader))
 		sgp_cq_tell_locked(cq, ep, leader);
 	else
-		drop_group(side_of_leader(ep, leader), leader);
+		drop_group(cq, side_of_leader(ep, leader), leader);
 }
 
 /* A slot that no completion ends. */
@@ -283,6 +318,7 @@ void sgp_cq_end_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
 	slot = end_slot(ep, side, slot);
 	if (slot)
 		keep(cq, ep, slot);
+	give_back(cq);
 }
 
 /* ---- a completion of the device ---- */
@@ -292,7 +328,8 @@ void sgp_cq_end_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
  * Signalled ones are left for their own completion, and those that the device did not take for
  * the inbox, where they are linked.
  */
-static inline void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t seq)
+static __attribute__((noinline)) void retire_before(struct sgp_cq *cq, struct sgp_ep *ep,
+						    uint32_t seq)
 {
 	struct sgp_side *side = &ep->send;
 
@@ -304,7 +341,7 @@ static inline void retire_before(struct sgp_cq *cq, struct sgp_ep *ep, uint32_t 
 			continue;
 		if (!atomic_load_explicit(&slot->error, memory_order_relaxed) &&
 		    !(slot->flags & SGP_SLOT_CANCELLED)) {
-			drop_group(side, slot);
+			drop_group(cq, side, slot);
 			continue;
 		}
 		/* Queued with an error, which is owed; or cancelled. */
@@ -328,8 +365,7 @@ static inline struct sgp_slot *find(struct sgp_cq *cq, uint64_t wr_id, struct sg
  * The group that a completion ends, if it ends one: its leader, and the endpoint. Only wr_id,
  * status and vendor_err are read of a failed one (law 2.11); the direction is in wr_id.
  */
-static SGP_HOT struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw,
-				      struct sgp_ep **which)
+static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_ep **which)
 {
 	struct sgp_ep *ep = NULL;
 	struct sgp_slot *slot;
@@ -374,6 +410,33 @@ static SGP_HOT struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *ra
 	return end_slot(ep, side, slot);
 }
 
+/*
+ * The same where it's the end of one plain message that went well, as almost always: its slot. NULL:
+ * anything else, and nothing has changed.
+ */
+static SGP_HOT struct sgp_slot *match_plain(struct sgp_cq *cq, const struct ibv_wc *raw,
+					    struct sgp_ep **which)
+{
+	uint64_t wr_id = raw->wr_id;
+	struct sgp_ep *ep = sgp_cq_ep_of(cq, wr_id);
+	struct sgp_slot *slot;
+
+	if (!SGP_LIKELY(ep != NULL) || wr_id & SGP_WR_RECV || raw->status != IBV_WC_SUCCESS)
+		return NULL;
+	slot = sgp_side_slot(&ep->send, (uint32_t)wr_id);
+	if (!SGP_LIKELY(atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id) ||
+	    !SGP_LIKELY(sgp_slot_is_plain(slot)) ||
+	    !SGP_LIKELY(!atomic_load_explicit(&slot->error, memory_order_relaxed)) ||
+	    !sgp_mode_is_ordinary())
+		return NULL;
+	*which = ep;
+	if (SGP_LIKELY((uint32_t)wr_id == ep->send.reaped))
+		ep->send.reaped++;
+	else
+		retire_before(cq, ep, (uint32_t)wr_id);
+	return slot;
+}
+
 /* ---- emptying the lists ---- */
 
 static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
@@ -394,12 +457,10 @@ static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		if (!cq->pending)
 			cq->pending_end = &cq->pending;
 		ep->pending--;
-		if (cq->ex) /* not kept with it */
-			wc[got].timestamp = 0;
 		if (leader->flags & SGP_SLOT_CANCELLED)
 			deliver_cancelled(ep, leader, &wc[got++]);
 		else
-			deliver(ep, leader, &wc[got++]);
+			deliver(ep, leader, 0, &wc[got++]); /* the time is not kept with it */
 	}
 	return got;
 }
@@ -446,9 +507,46 @@ bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 				keep(cq, ep, leader);
 		}
 	}
+	give_back(cq);
 	if (!n)
 		seen_empty(cq);
 	return !n && !cq->failed;
+}
+
+/* What is more than the success of one plain message. */
+static __attribute__((noinline)) bool take_special(struct sgp_cq *cq, const struct ibv_wc *raw,
+						   uint64_t stamp, struct sgp_wc *wc)
+{
+	struct sgp_ep *ep;
+	struct sgp_slot *leader = match(cq, raw, &ep);
+
+	if (!leader)
+		return false;
+	if (is_owed(leader)) {
+		deliver(ep, leader, stamp, wc);
+		return true;
+	}
+	drop_group(cq, side_of_leader(ep, leader), leader);
+	return false;
+}
+
+/* Deal with one completion of the device: *wc is filled in if there is something to tell. */
+static SGP_HOT bool take_one(struct sgp_cq *cq, const struct ibv_wc *raw, uint64_t stamp,
+			     struct sgp_wc *wc)
+{
+	static const struct sgp_done success = {.status = IBV_WC_SUCCESS};
+	struct sgp_ep *ep;
+	struct sgp_slot *slot = match_plain(cq, raw, &ep);
+
+	if (SGP_LIKELY(slot != NULL)) {
+		bool wanted = slot->flags & SGP_SLOT_WANTED;
+
+		if (wanted)
+			fill_wc(ep, slot, &success, stamp, wc);
+		drop_plain(cq, slot);
+		return wanted;
+	}
+	return take_special(cq, raw, stamp, wc);
 }
 
 static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
@@ -463,20 +561,9 @@ static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 
 		if (k < 0)
 			return got ? got : sgp_fail(EIO, "the completion queue has failed (%d)", k);
-		for (int i = 0; i < k; i++) {
-			struct sgp_ep *ep;
-			struct sgp_slot *leader = match(cq, &raw[i], &ep);
-
-			if (!leader)
-				continue;
-			if (is_owed(leader)) {
-				if (stamp)
-					wc[got].timestamp = stamp[i];
-				deliver(ep, leader, &wc[got++]);
-			} else {
-				drop_group(side_of_leader(ep, leader), leader);
-			}
-		}
+		for (int i = 0; i < k; i++)
+			if (take_one(cq, &raw[i], stamp ? stamp[i] : 0, wc + got))
+				got++;
 		if (k < want) {
 			seen_empty(cq);
 			break;
@@ -503,6 +590,7 @@ int sgp_cq_reap_locked(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 {
 	int got = reap(cq, n, wc);
 
+	give_back(cq);
 	/* Whatever became of the batch: what it took of the receives is replaced (case 43). */
 	if (cq->listed || atomic_load_explicit(&cq->served, memory_order_relaxed))
 		sgp_cq_refill_locked(cq);

@@ -117,7 +117,7 @@ static void offer(struct sgp_refill *r, struct sgp_chunk *const *chunk, struct i
 	if (!sgp_mode_is_ordinary())
 		sgp_check_received_into(slot);
 	*wr = (struct ibv_recv_wr){.wr_id = r->srq ? sgp_srq_offer_locked(r->srq, slot)
-						   : sgp_side_offer(r->side),
+						   : sgp_side_offer(r->side, slot),
 				   .sg_list = slot->sge,
 				   .num_sge = r->nchunks,
 				   .next = wr + 1};

@@ -17,10 +17,10 @@
  * returned 0, and the rest of a list of which it took a part, end with err; behind these the slots
  * are withdrawn. Returns the sequence of the first withdrawn one.
  */
-static SGP_COLD uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t accepted_end, int err)
+static uint32_t give_up(struct sgp_ep *ep, uint32_t first, int err)
 {
 	struct sgp_side *side = &ep->send;
-	uint32_t end = first;
+	uint32_t accepted_end = ep->doorbell_seq + ep->accepted, end = first;
 
 	/* A group that has begun before is half taken. */
 	if (first != side->head && first != ep->doorbell_seq) {
@@ -44,45 +44,64 @@ static SGP_COLD uint32_t give_up(struct sgp_ep *ep, uint32_t first, uint32_t acc
 	return end;
 }
 
-/* The device did not take all n requests, or says so. */
-static SGP_COLD uint32_t half_taken(struct sgp_ep *ep, uint32_t accepted_end, int ret,
-				    struct ibv_send_wr *bad_wr, int *err)
+/* Nothing waits for the doorbell any more. */
+static inline void forget_requests(struct sgp_ep *ep)
+{
+	ep->nwr = 0;
+	ep->accepted = 0;
+}
+
+/* The endpoint is stopped: what was gathered before is never sent. */
+static SGP_COLD uint32_t not_sent(struct sgp_ep *ep, int *err)
+{
+	uint32_t withdrawn;
+
+	*err = ESHUTDOWN;
+	withdrawn = give_up(ep, ep->doorbell_seq, *err);
+	forget_requests(ep);
+	return withdrawn;
+}
+
+/* The device did not take all requests, or says so. */
+static SGP_COLD uint32_t half_taken(struct sgp_ep *ep, int ret, struct ibv_send_wr *bad_wr,
+				    int *err)
 {
 	struct sgp_side *side = &ep->send;
+	uint32_t withdrawn = side->head;
 	void *untaken;
 
 	*err = sgp_wr_judge(ret, bad_wr, &untaken);
-	if (untaken)
-		return give_up(
+	if (untaken) {
+		withdrawn = give_up(
 			ep, ep->doorbell_seq + (uint32_t)((struct ibv_send_wr *)untaken - ep->wr),
-			accepted_end, *err);
-	for (uint32_t seq = ep->doorbell_seq; seq != side->head; seq++)
-		atomic_store_explicit(&sgp_side_slot(side, seq)->error, *err, memory_order_relaxed);
-	*err = 0; /* all of it is queued */
-	return side->head;
+			*err);
+	} else {
+		for (uint32_t seq = ep->doorbell_seq; seq != side->head; seq++)
+			atomic_store_explicit(&sgp_side_slot(side, seq)->error, *err,
+					      memory_order_relaxed);
+		*err = 0; /* all of it is queued */
+	}
+	forget_requests(ep);
+	return withdrawn;
 }
 
 uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 {
 	struct ibv_send_wr *bad_wr = NULL;
-	uint32_t accepted_end = ep->doorbell_seq + ep->accepted, n = ep->nwr;
 	int ret;
 
 	*err = 0;
-	if (!n)
+	if (!ep->nwr)
 		return ep->send.head;
-	ep->nwr = 0;
-	ep->accepted = 0;
-	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed)) {
-		*err = ESHUTDOWN; /* gathered before, and never to be sent */
-		return give_up(ep, ep->doorbell_seq, accepted_end, *err);
-	}
-	SGP_PROBE3(doorbell, ep, n, ep->send.head - ep->send.tail);
+	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+		return not_sent(ep, err);
+	SGP_PROBE3(doorbell, ep, ep->nwr, ep->send.head - ep->send.tail);
 	errno = 0;
 	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
 	ep->stats.doorbells++;
 	if (!SGP_LIKELY(ret == 0) || !SGP_LIKELY(bad_wr == NULL))
-		return half_taken(ep, accepted_end, ret, bad_wr, err);
+		return half_taken(ep, ret, bad_wr, err);
+	forget_requests(ep);
 	return ep->send.head;
 }
 
@@ -98,7 +117,7 @@ static int post_sync(struct sgp_ep *ep)
 	slot = sgp_fill_slot(side, NULL, IBV_WC_RDMA_WRITE, SGP_SLOT_OURS | SGP_SLOT_SIGNALLED);
 	slot->num_chunk = slot->num_sge = 0;
 	ep->doorbell_seq = side->head;
-	sgp_wr_fill_nothing(&ep->wr[0], sgp_side_offer(side), IBV_SEND_SIGNALED);
+	sgp_wr_fill_nothing(&ep->wr[0], sgp_side_offer(side, slot), IBV_SEND_SIGNALED);
 	ep->nwr = 1;
 	side->unsignalled = 0;
 	ep->stats.syncs++;

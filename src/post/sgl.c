@@ -153,43 +153,81 @@ static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
 	return -1;
 }
 
+/* The SGE of a chunk's first size bytes: most of it stands in the descriptor as it is. */
+static inline void whole_sge(struct ibv_sge *sge, const struct sgp_chunk *chunk, uint32_t size)
+{
+	const bool same = sizeof chunk->addr == sizeof sge->addr &&
+			  offsetof(struct sgp_chunk, addr) == offsetof(struct ibv_sge, addr) &&
+			  offsetof(struct sgp_chunk, size) == offsetof(struct ibv_sge, length) &&
+			  offsetof(struct sgp_chunk, lkey) == offsetof(struct ibv_sge, lkey);
+
+	if (same) {
+		memcpy(sge, chunk, sizeof *sge);
+	} else {
+		sge->addr = (uintptr_t)chunk->addr;
+		sge->lkey = chunk->lkey;
+	}
+	sge->length = size;
+}
+
+/* What the chunks' registration allows. */
+static inline void account_owner(struct sgp_sgl *sgl, const struct sgp_chunk *chunk)
+{
+	sgl->pds &= sgp_chunk_pds(chunk);
+	sgl->keys &= sgp_chunk_home(chunk);
+	sgl->access &= sgp_chunk_access(chunk);
+}
+
 /*
- * The chunks come straight into the list's own array, and their SGEs are written in one pass when
- * there is room for each to be one of its own and the list is empty. (Chunks of one pool are on the
- * same protection domains.)
+ * sgl->chunk[i] .. [n - 1] join the list, the chunks before them being there, some joined with their
+ * neighbours or of several registrations.
+ */
+static __attribute__((noinline)) void fill_joined(struct sgp_sgl *sgl, uint32_t size, int i, int n)
+{
+	struct ibv_sge *sge = sgl->sge + i;
+
+	for (; i < n; i++) {
+		const struct sgp_chunk *chunk = sgl->chunk[i];
+		uint64_t addr = (uintptr_t)chunk->addr;
+		bool same_owner = chunk->owner == sgl->chunk[i - 1]->owner;
+
+		if (!same_owner)
+			account_owner(sgl, chunk);
+		if (same_owner && sge[-1].addr + sge[-1].length == addr &&
+		    (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH)
+			sge[-1].length += size;
+		else
+			whole_sge(sge++, chunk, size);
+	}
+	sgl->num_sge = (int)(sge - sgl->sge);
+}
+
+/*
+ * The chunks came straight into the list's own array, and the list is empty but for that. n is not 0, and
+ * there is room for each to have an SGE of its own. (Chunks of one pool are on the same protection
+ * domains.)
  */
 static inline void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
 {
 	struct sgp_chunk *const *at = sgl->chunk, *const *last = at + n;
+	const struct sgp_owner *owner = (*at)->owner;
 	struct ibv_sge *sge = sgl->sge;
-	const struct sgp_owner *owner = NULL;
-	uint64_t end = 0; /* of the last SGE's memory */
+	uintptr_t end = 0; /* of the last SGE's memory */
 
-	for (; at != last; at++) {
+	account_owner(sgl, *at);
+	sgl->num_sge = sgl->num_chunk = n;
+	sgl->length = (uint64_t)(uint32_t)n * size;
+	for (; at != last; at++, sge++) {
 		const struct sgp_chunk *chunk = *at;
-		uint64_t addr = (uintptr_t)chunk->addr;
+		uintptr_t addr = (uintptr_t)chunk->addr;
 
-		if (!SGP_LIKELY(chunk->owner == owner)) {
-			owner = chunk->owner;
-			sgl->pds &= sgp_chunk_pds(chunk);
-			sgl->keys &= sgp_chunk_home(chunk);
-			sgl->access &= sgp_chunk_access(chunk);
-			end = 0; /* another registration: not joined */
+		if (!SGP_LIKELY(chunk->owner == owner) || !SGP_LIKELY(addr != end)) {
+			fill_joined(sgl, size, (int)(at - sgl->chunk), n);
+			return;
 		}
-		if (SGP_LIKELY(addr != end) ||
-		    (uint64_t)sge[-1].length + size > SGP_MAX_SGE_LENGTH) {
-			sge->addr = addr;
-			sge->length = size;
-			sge->lkey = chunk->lkey;
-			sge++;
-		} else {
-			sge[-1].length += size;
-		}
+		whole_sge(sge, chunk, size);
 		end = addr + size;
 	}
-	sgl->num_sge = (int)(sge - sgl->sge);
-	sgl->num_chunk = n;
-	sgl->length = (uint64_t)(uint32_t)n * size;
 }
 
 /* The chunks stand behind the list's holds, where their appends will put them. */
@@ -221,14 +259,16 @@ static __attribute__((noinline)) int get_slowly(struct sgp_sgl *sgl, struct sgp_
 		return -1;
 	if (sgl->num_chunk || sgl->num_sge || n > sgl->max_sge)
 		return append_whole(sgl, size, n);
-	fill_whole(sgl, (uint32_t)size, n);
+	if (n)
+		fill_whole(sgl, (uint32_t)size, n);
 	return 0;
 }
 
 int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
 {
-	if (SGP_LIKELY(sgl && pool && n >= 0) && SGP_LIKELY(!sgl->num_chunk && !sgl->num_sge) &&
-	    SGP_LIKELY(n <= sgl->max_chunk && n <= sgl->max_sge) && SGP_LIKELY(n <= SGP_FEW) &&
+	if (SGP_LIKELY(sgl != NULL) && SGP_LIKELY((unsigned int)n - 1 < SGP_FEW) &&
+	    SGP_LIKELY(!(sgl->num_chunk | sgl->num_sge)) && SGP_LIKELY(n <= sgl->max_chunk) &&
+	    SGP_LIKELY(n <= sgl->max_sge) &&
 	    SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, sgl->chunk, (size_t)n, true))) {
 		fill_whole(sgl, (uint32_t)size, n);
 		return 0;
