@@ -3,8 +3,8 @@
  * Links over RDMA: packets. See link.h for what a link is, mqr.h for what travels, link_rdma_cm.c for
  * how connections come about.
  *
- * A packet that came is parsed where it lies; a head that spreads over several chunks is gathered
- * into the thread's scratch memory first. Its payload is split off the list it came in.
+ * A packet that came is parsed where it lies; a head that spreads over several chunks is gathered in
+ * one first. Its payload is split off the list it came in.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,83 +24,102 @@ static int need_room(struct sgp_sgl *list, const struct sgp_sgl *for_list)
 	return mqr_list_reserve(list, for_list->num_sge + 1, for_list->num_chunk + 1);
 }
 
-/* The packet's head in one piece. Returns as mqtt_parse(). */
-static int parse(struct rdma_link *l, const struct sgp_sgl *list, struct mqtt_packet *packet)
+/*
+ * The packet's head in one piece: where it lies, or gathered in *gathered, which is to be put then.
+ * Returns as mqtt_parse(); -1 with ENOBUFS when there is no chunk to gather it in.
+ */
+static int parse(const struct link_host *host, const struct sgp_sgl *list,
+		 struct mqtt_packet *packet, struct sgp_chunk **gathered)
 {
-	const struct link_host *host = l->link.host;
 	const uint8_t *first = (const uint8_t *)(uintptr_t)list->sge[0].addr;
 	const int ret = mqtt_parse(first, list->sge[0].length, &host->limits, packet);
-	uint8_t *at = l->rdma->scratch;
-	size_t room = host->limits.head;
+	const size_t all = list->length < host->limits.head ? list->length : host->limits.head;
+	uint8_t *to;
 
 	if (ret != 0 || list->num_sge == 1)
 		return ret;
-	for (int i = 0; i < list->num_sge && room; i++) {
-		const size_t n = list->sge[i].length < room ? list->sge[i].length : room;
+	*gathered = sgp_pool_get(host->memory->pool, all, SGP_GET_RESERVED);
+	if (!*gathered)
+		return -1;
+	to = sgp_chunk_addr(*gathered);
+	for (size_t i = 0, at = 0; at < all; i++) {
+		const size_t left = all - at, length = list->sge[i].length;
+		const size_t n = length < left ? length : left;
 
-		memcpy(at, (const void *)(uintptr_t)list->sge[i].addr, n);
+		memcpy(to + at, (const void *)(uintptr_t)list->sge[i].addr, n);
 		at += n;
-		room -= n;
 	}
-	return mqtt_parse(l->rdma->scratch, (size_t)(at - l->rdma->scratch), &host->limits, packet);
+	return mqtt_parse(to, all, &host->limits, packet);
 }
 
-/*
- * What of the packet the owner is to have as its payload: a PUBLISH's, or a will's message, split off
- * into the thread's list. Returns 0; -1 with errno.
- */
+/* Split a PUBLISH's payload off into the thread's list. Returns 0; -1 with errno. */
 static int split_payload(struct rdma_link *l, struct sgp_sgl *list,
 			 const struct mqtt_packet *packet)
 {
 	struct sgp_sgl *payload = &l->rdma->payload;
-	const struct mqtt_bytes *will = &packet->connect.will_message;
-	uint64_t from = packet->head, n = packet->payload;
 
-	if (packet->type == MQTT_CONNECT && packet->connect.has_will) {
-		const uint8_t *first = (const uint8_t *)(uintptr_t)list->sge[0].addr;
-		const bool there = will->p >= first && will->p < first + list->sge[0].length;
-
-		n = will->n;
-		from = (uint64_t)(will->p - (there ? first : l->rdma->scratch));
-	}
-	if (!n)
+	if (!packet->payload)
 		return 0;
-	if (need_room(payload, list) || sgp_sgl_split(list, from, payload))
+	if (need_room(payload, list))
 		return -1;
-	return sgp_sgl_trim(payload, n);
+	return sgp_sgl_split(list, packet->head, payload);
 }
 
-static void deliver(struct rdma_link *l, struct sgp_sgl *list)
+static void hand_over(struct rdma_link *l, struct sgp_sgl *list, const struct mqtt_packet *packet)
 {
 	struct link_host *host = l->link.host;
-	struct mqtt_packet packet;
-	const uint64_t bytes = list->length;
-	const int ret = parse(l, list, &packet);
 
 	host->stats.packets_in++;
-	host->stats.bytes_in += bytes;
-	if (ret <= 0) {
-		mqr_conn_fail(&l->conn, ret == 0 ? EPROTO : errno,
-			      "it sent a packet that is refused");
-		return;
-	}
-	if (packet.head + (uint64_t)packet.payload != bytes) {
+	host->stats.bytes_in += list->length;
+	if (packet->head + (uint64_t)packet->payload != list->length) {
 		mqr_conn_fail(&l->conn, EPROTO, "it sent a packet of another length than it said");
 		return;
 	}
-	if (split_payload(l, list, &packet)) {
+	if (split_payload(l, list, packet)) {
 		mqr_conn_fail(&l->conn, ENOMEM, "no memory for a packet");
 		return;
 	}
-	l->link.events->packet(&l->link, &packet, &l->rdma->payload);
-	sgp_sgl_clear(&l->rdma->payload);
+	l->link.events->packet(&l->link, packet, &l->rdma->payload);
+	if (l->rdma->payload.sge)
+		sgp_sgl_clear(&l->rdma->payload);
 }
 
-/* One that came after the owner had asked for no more: it waits here. */
+/* Returns false when it can't be done now, for want of a chunk; the list is as it was. */
+static bool deliver(struct rdma_link *l, struct sgp_sgl *list)
+{
+	struct sgp_chunk *gathered = NULL;
+	struct mqtt_packet packet;
+	const int ret = parse(l->link.host, list, &packet, &gathered);
+
+	if (ret < 0 && errno == ENOBUFS)
+		return false;
+	if (ret > 0)
+		hand_over(l, list, &packet);
+	else
+		mqr_conn_fail(&l->conn, ret == 0 ? EPROTO : errno,
+			      "it sent a packet that is refused");
+	sgp_chunk_put(gathered);
+	return true;
+}
+
+/* One that came after the owner had asked for no more, or when there was no chunk: it waits here. */
 struct late {
 	struct late *next;
 	struct sgp_sgl list;
 };
+
+/* No chunk: nothing more is to come until what waits has been delivered. */
+static void starve(struct rdma_link *l)
+{
+	struct link_host *host = l->link.host;
+
+	host->stats.starved++;
+	if (host->starved)
+		host->starved(host);
+	l->hungry = true;
+	mqr_conn_pause(&l->conn, true);
+	loop_timer_set(host->loop, &l->timer, LOOK_MS);
+}
 
 static void keep(struct rdma_link *l, struct sgp_sgl *list)
 {
@@ -117,36 +136,30 @@ static void keep(struct rdma_link *l, struct sgp_sgl *list)
 	l->last_late = &late->next;
 }
 
-static struct late *next_late(struct rdma_link *l)
+static void drop_late(struct rdma_link *l)
 {
 	struct late *late = l->late;
 
-	if (!late)
-		return NULL;
 	l->late = late->next;
 	if (!l->late)
 		l->last_late = &l->late;
-	return late;
-}
-
-static void drop_late(struct rdma_link *l)
-{
-	struct late *late;
-
-	while ((late = next_late(l))) {
-		mqr_list_free(&late->list);
-		free(late);
-	}
+	mqr_list_free(&late->list);
+	free(late);
 }
 
 static void deliver_late(struct rdma_link *l)
 {
-	struct late *late;
-
-	while (l->state == RDMA_UP && !l->paused && !l->conn.over && (late = next_late(l))) {
-		deliver(l, &late->list);
-		mqr_list_free(&late->list);
-		free(late);
+	while (l->late && l->state == RDMA_UP && !l->paused && !l->conn.over) {
+		if (!deliver(l, &l->late->list)) {
+			starve(l);
+			return;
+		}
+		drop_late(l);
+	}
+	if (l->hungry && !l->late) {
+		l->hungry = false;
+		mqr_conn_pause(&l->conn, l->paused);
+		rdma_kick(l->rdma);
 	}
 }
 
@@ -156,10 +169,12 @@ static void packet_came(struct mqr_conn *c, struct sgp_sgl *list)
 
 	if (l->state != RDMA_UP)
 		return;
-	if (l->paused || l->late)
+	if (l->paused || l->late) {
 		keep(l, list);
-	else
-		deliver(l, list);
+	} else if (!deliver(l, list)) {
+		keep(l, list);
+		starve(l);
+	}
 }
 
 /* ---- what goes ---- */
@@ -270,7 +285,7 @@ static void rdma_resume(struct link *link)
 	l->paused = false;
 	if (l->state != RDMA_UP)
 		return;
-	mqr_conn_pause(&l->conn, false);
+	mqr_conn_pause(&l->conn, l->hungry);
 	loop_defer(link->host->loop, &l->task);
 	rdma_kick(l->rdma);
 }
@@ -288,7 +303,8 @@ void rdma_link_end(struct rdma_link *l, int err)
 
 	loop_defer_cancel(loop, &l->task);
 	loop_timer_stop(loop, &l->timer);
-	drop_late(l);
+	while (l->late)
+		drop_late(l);
 	drop_rest(l);
 	l->link.events->closed(&l->link, l->closing ? 0 : err);
 	l->rdma->links--;
@@ -307,12 +323,16 @@ static void over(struct mqr_conn *c)
 	rdma_link_end(c->arg, c->err);
 }
 
-/* The owner's last word may be on its way still. */
+/* Somewhat later: what waits for a chunk; or, of a close, whether the last word has gone. */
 void rdma_link_look(struct loop_timer *timer)
 {
 	struct rdma_link *l = container_of(timer, struct rdma_link, timer);
 	struct loop *loop = l->link.host->loop;
 
+	if (!l->closing) {
+		deliver_late(l);
+		return;
+	}
 	if ((l->unfinished || !mqr_conn_drained(&l->conn)) && loop_now(loop) < l->deadline &&
 	    !loop_timer_set(loop, timer, LOOK_MS))
 		return;

@@ -447,7 +447,7 @@ static int open_channel(struct link_rdma *rdma)
 struct link_rdma *link_rdma_open(struct link_host *host, const struct mqr_attr *attr)
 {
 	struct link_rdma *rdma = calloc(1, sizeof *rdma);
-	int err = ENOMEM;
+	int err;
 
 	if (!rdma)
 		return NULL;
@@ -457,14 +457,11 @@ struct link_rdma *link_rdma_open(struct link_host *host, const struct mqr_attr *
 	rdma->mqr.attr.max_packet = (uint64_t)host->limits.head + host->limits.payload;
 	rdma->task.run = run_task;
 	rdma->timer.fire = run_timer;
-	rdma->scratch = malloc(host->limits.head);
-	if (rdma->scratch && !open_channel(rdma))
+	if (!open_channel(rdma))
 		return rdma;
-	if (rdma->scratch)
-		err = errno;
+	err = errno;
 	if (rdma->channel)
 		rdma_destroy_event_channel(rdma->channel);
-	free(rdma->scratch);
 	free(rdma);
 	errno = err;
 	return NULL;
@@ -490,7 +487,6 @@ int link_rdma_close(struct link_rdma *rdma)
 			ret = -1;
 	rdma_destroy_event_channel(rdma->channel);
 	mqr_list_free(&rdma->payload);
-	free(rdma->scratch);
 	free(rdma);
 	return ret;
 }

@@ -43,6 +43,7 @@ struct rdma_link {
 	enum rdma_state state;
 	const char *why;
 	bool paused, closing;
+	bool hungry;     /* there was no chunk for the first of those that wait */
 	bool blocked;    /* the owner waits for writable() */
 	bool unfinished; /* a packet has begun to go: its rest is in head and body */
 	uint8_t *head;
