@@ -116,7 +116,10 @@ int sgp_region_register(struct sgp_region *region, struct sgp_registrar *reg)
 	uint64_t done;
 	int err;
 
-	atomic_store_explicit(&region->access, region->unmapped ? 0 : SGP_ACCESS_CPU,
+	/* What peers will reach is known before there is a domain for them to come through: hide.h. */
+	atomic_store_explicit(&region->access,
+			      (region->unmapped ? 0 : SGP_ACCESS_CPU) |
+				      (region->read_only ? 0 : sgp_registrar_remote(reg)),
 			      memory_order_relaxed);
 	done = fill_in(region, reg, &err, &failed);
 	if (!err && !(err = announce(region, reg))) {

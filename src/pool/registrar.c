@@ -12,22 +12,32 @@
 /* Rights that need the right to write locally: ibv_reg_mr(3). */
 #define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* IBV_ACCESS_* for SGP_POOL_*: what was asked for and no more. */
-static uint32_t access_for(const struct ibv_pd *pd, uint32_t flags)
+uint32_t sgp_registrar_remote(const struct sgp_registrar *reg)
 {
-	bool iwarp = pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
-	uint32_t access = IBV_ACCESS_LOCAL_WRITE;
+	const uint32_t flags = reg->flags;
+	uint32_t access = 0;
 
 	if (flags & SGP_POOL_REMOTE_READ)
 		access |= IBV_ACCESS_REMOTE_READ;
-	if (flags & SGP_POOL_REMOTE_WRITE || (flags & SGP_POOL_READ_SINK && iwarp))
+	if (flags & SGP_POOL_REMOTE_WRITE)
 		access |= IBV_ACCESS_REMOTE_WRITE;
 	if (flags & SGP_POOL_REMOTE_ATOMIC)
 		access |= IBV_ACCESS_REMOTE_ATOMIC;
 	if (flags & SGP_POOL_WINDOWS)
 		access |= IBV_ACCESS_MW_BIND;
+	return access;
+}
+
+/* IBV_ACCESS_* for SGP_POOL_*: what was asked for and no more. */
+static uint32_t access_for(const struct ibv_pd *pd, const struct sgp_registrar *reg)
+{
+	bool iwarp = pd->context->device->transport_type == IBV_TRANSPORT_IWARP;
+	uint32_t access = IBV_ACCESS_LOCAL_WRITE | sgp_registrar_remote(reg);
+
+	if (reg->flags & SGP_POOL_READ_SINK && iwarp)
+		access |= IBV_ACCESS_REMOTE_WRITE;
 #if SGP_HAVE_RELAXED_ORDERING
-	if (flags & SGP_POOL_RELAXED_ORDERING)
+	if (reg->flags & SGP_POOL_RELAXED_ORDERING)
 		access |= IBV_ACCESS_RELAXED_ORDERING;
 #endif
 	return access;
@@ -58,7 +68,7 @@ static int join(struct sgp_registrar *reg, struct ibv_pd *pd)
 		return -1;
 	*domain = (struct sgp_domain){.pd = pd,
 				      .index = index,
-				      .access = access_for(pd, reg->flags),
+				      .access = access_for(pd, reg),
 				      .max_bytes = SIZE_MAX};
 	/* 0 is what a device says that has no limit. */
 	if (device.max_mr_size && device.max_mr_size < SIZE_MAX)

@@ -57,6 +57,9 @@ int sgp_registrar_add(struct sgp_registrar *reg, struct ibv_pd *pd, size_t least
  */
 int sgp_registrar_remove(struct sgp_registrar *reg, struct ibv_pd *pd);
 
+/* What the pool's flags let peers do on every device: IBV_ACCESS_REMOTE_* and MW_BIND. */
+uint32_t sgp_registrar_remote(const struct sgp_registrar *reg);
+
 /* The longest region that every domain's device takes. */
 size_t sgp_registrar_most(const struct sgp_registrar *reg);
 
