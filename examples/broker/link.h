@@ -93,6 +93,7 @@ struct link {
 	const struct link_events *events; /* the owner's; may be changed at any time */
 	void *owner;
 	struct link_host *host;
+	int64_t heard; /* loop_now() when the last bytes of the peer's came, of a packet or of a part */
 	char peer[80]; /* its address, for people */
 };
 

@@ -247,7 +247,11 @@ static struct tcp *create(struct link_host *host, int fd, const struct link_even
 	tcp = calloc(1, sizeof *tcp);
 	if (!tcp)
 		return NULL;
-	tcp->link = (struct link){.ops = &tcp_ops, .events = events, .owner = owner, .host = host};
+	tcp->link = (struct link){.ops = &tcp_ops,
+				  .events = events,
+				  .owner = owner,
+				  .host = host,
+				  .heard = loop_now(host->loop)};
 	tcp->fd = (struct loop_fd){.ready = ready, .fd = fd};
 	tcp->task.run = task_runs;
 	tcp->timer.fire = timer_fired;

@@ -306,6 +306,7 @@ void tcp_read(struct tcp *tcp)
 		tcp->link.host->stats.reads++;
 		tcp->link.host->stats.bytes_in += (uint64_t)got;
 		tcp->starved_at = 0;
+		tcp->link.heard = loop_now(tcp->link.host->loop);
 		take(tcp, (size_t)got, payload);
 		if ((size_t)got < asked)
 			return;

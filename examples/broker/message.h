@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A message: topic and payload, shared by all who have it queued and by the store of retained ones.
+ * The payload is a list of the chunks that it came in, and stays in them: whoever sends it does so
+ * from there. Nothing of a message changes once it has been made.
+ *
+ * Threads: a message may be held by several at once.
+ */
+#ifndef BROKER_MESSAGE_H
+#define BROKER_MESSAGE_H
+
+#include <sgpool/sgpool.h>
+
+#include "budget.h"
+#include "mqtt.h"
+
+struct message {
+	atomic_uint refs;
+	uint8_t qos;
+	bool retain;
+	struct budget *budget;
+	uint64_t publisher;    /* session that sent it */
+	uint64_t retain_order; /* among all that were retained, from 1 on; 0: not */
+	size_t bytes;          /* of this structure, with its arrays */
+	struct mqtt_bytes topic;
+	struct sgp_sgl payload; /* sge, chunk and topic stand behind the structure */
+};
+
+/*
+ * Make one, with a reference for the caller; what payload holds moves into it (NULL: no payload).
+ * Returns NULL with ENOMEM, and payload is as it was.
+ */
+struct message *message_create(struct budget *budget, const struct mqtt_publish *publish,
+			       struct sgp_sgl *payload);
+void message_ref(struct message *message);
+void message_put(struct message *message); /* NULL does nothing */
+
+/* What it takes of memory, its payload's and its own. */
+static inline size_t message_cost(const struct message *message)
+{
+	return message->bytes + message->payload.length;
+}
+
+#endif
