@@ -5,11 +5,11 @@
 #include "message.h"
 
 struct message *message_create(struct budget *budget, const struct mqtt_publish *publish,
-			       struct sgp_sgl *payload)
+			       struct sgp_sgl *payload, size_t extra)
 {
 	const int sges = payload ? payload->num_sge : 0, chunks = payload ? payload->num_chunk : 0;
 	const size_t bytes = sizeof(struct message) + (size_t)sges * sizeof(struct ibv_sge) +
-			     (size_t)chunks * sizeof(struct sgp_chunk *) + publish->topic.n;
+			     (size_t)chunks * sizeof(struct sgp_chunk *) + extra + publish->topic.n;
 	struct message *m = budget_alloc(budget, bytes);
 	struct ibv_sge *sge;
 	struct sgp_chunk **chunk;
@@ -19,7 +19,8 @@ struct message *message_create(struct budget *budget, const struct mqtt_publish 
 		return NULL;
 	sge = (struct ibv_sge *)(m + 1);
 	chunk = (struct sgp_chunk **)(sge + sges);
-	topic = (uint8_t *)(chunk + chunks);
+	m->extra = chunk + chunks;
+	topic = (uint8_t *)m->extra + extra;
 	sgp_sgl_init(&m->payload, sge, sges, chunk, chunks);
 	/* There is room for just that, and an empty list takes memory of any kind. */
 	if (chunks && sgp_sgl_move(&m->payload, payload)) {

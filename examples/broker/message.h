@@ -23,15 +23,17 @@ struct message {
 	uint64_t retain_order; /* among all that were retained, from 1 on; 0: not */
 	size_t bytes;          /* of this structure, with its arrays */
 	struct mqtt_bytes topic;
-	struct sgp_sgl payload; /* sge, chunk and topic stand behind the structure */
+	struct sgp_sgl payload; /* sge, chunk, the caller's memory and the topic stand behind */
+	void *extra;
 };
 
 /*
  * Make one, with a reference for the caller; what payload holds moves into it (NULL: no payload).
+ * extra: bytes of zeros that the message has for the caller, a multiple of 8.
  * Returns NULL with ENOMEM, and payload is as it was.
  */
 struct message *message_create(struct budget *budget, const struct mqtt_publish *publish,
-			       struct sgp_sgl *payload);
+			       struct sgp_sgl *payload, size_t extra);
 void message_ref(struct message *message);
 void message_put(struct message *message); /* NULL does nothing */
 

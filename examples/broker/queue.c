@@ -78,6 +78,8 @@ size_t queue_drop_qos0(struct queue *queue, size_t messages, size_t bytes)
 {
 	size_t kept = 0, dropped = 0;
 
+	if (!queue->qos0)
+		return 0;
 	for (size_t i = 0; i < queue->n; i++) {
 		const struct queue_entry entry = *queue_at(queue, i);
 

@@ -41,7 +41,7 @@ static struct message *make(size_t bytes, uint8_t qos)
 
 	if (bytes)
 		ck_assert_int_eq(sgp_sgl_get(&sgl, pool, bytes, 1, 0), 0);
-	m = message_create(&budget, &publish, bytes ? &sgl : NULL);
+	m = message_create(&budget, &publish, bytes ? &sgl : NULL, 0);
 	ck_assert_ptr_nonnull(m);
 	ck_assert_uint_eq(m->payload.length, bytes);
 	return m;
@@ -175,7 +175,7 @@ START_TEST(test_no_memory)
 	ck_assert_int_eq(errno, ENOMEM);
 	ck_assert_uint_eq(queue.n, 0);
 	ck_assert_int_eq(sgp_sgl_get(&sgl, pool, 10, 1, 0), 0);
-	ck_assert_ptr_null(message_create(&budget, &publish, &sgl));
+	ck_assert_ptr_null(message_create(&budget, &publish, &sgl, 0));
 	ck_assert_int_eq(errno, ENOMEM);
 	ck_assert_int_eq(sgl.num_chunk, 1);
 	sgp_sgl_clear(&sgl);

@@ -244,7 +244,7 @@ static uint64_t retain(const char *topic, size_t bytes)
 
 	if (bytes)
 		ck_assert_int_eq(sgp_sgl_get(&sgl, pool, bytes, 1, 0), 0);
-	m = message_create(&budget, &publish, &sgl);
+	m = message_create(&budget, &publish, &sgl, 0);
 	ck_assert_ptr_nonnull(m);
 	ck_assert_int_eq(sgl.num_chunk, 0);
 	retained_set(&retained, m);
