@@ -69,7 +69,8 @@ static void connect_admin(struct request *r, const struct nvmf_connect_data *dat
 		return;
 	}
 	memcpy(ctrl->hostid, data->hostid, sizeof ctrl->hostid);
-	strncpy(ctrl->hostnqn, data->hostnqn, sizeof ctrl->hostnqn - 1);
+	_Static_assert(sizeof ctrl->hostnqn == NVMF_NQN_SIZE + 1, "where the text ends");
+	memcpy(ctrl->hostnqn, data->hostnqn, sizeof ctrl->hostnqn);
 	/* The timer's granularity is KAS. */
 	ctrl->keep_alive_ms = r->cmd.cdw12;
 	joined(r, ctrl);
