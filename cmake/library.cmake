@@ -14,7 +14,7 @@ foreach(lib sgpool sgpool_static)
     target_link_libraries(${lib} PRIVATE PkgConfig::NUMA)
   endif()
 endforeach()
-set_target_properties(sgpool PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+set_target_properties(sgpool PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${SGP_SOVERSION}
                       LINK_DEPENDS ${SGP_MAP})
 # Not to be unloaded: a thread that ends calls into the library to give its chunks back.
 target_link_libraries(sgpool PRIVATE $<BUILD_INTERFACE:sgp_lto>)
@@ -23,7 +23,8 @@ if(NOT SGP_SANITIZE)
   target_link_options(sgpool PRIVATE -Wl,-z,defs)
 endif()
 
-install(TARGETS sgpool sgpool_static EXPORT sgpool-targets)
+install(TARGETS sgpool sgpool_static EXPORT sgpool-targets
+        LIBRARY COMPONENT runtime NAMELINK_COMPONENT dev)
 install(DIRECTORY include/sgpool ${PROJECT_BINARY_DIR}/include/sgpool
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(EXPORT sgpool-targets NAMESPACE sgpool:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/sgpool)
