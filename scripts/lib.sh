@@ -20,6 +20,7 @@ declare -A SGP_PACKAGES=(
 	[full]="valgrind dpdk-dev libucx-dev clang"
 	[vm]="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux procps
 		ibverbs-providers ibverbs-utils rdmacm-utils perftest"
+	[package]="dpkg-dev lintian mmdebstrap"
 	[siw]="make gcc libelf1 xz-utils"
 )
 
