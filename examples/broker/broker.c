@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "link_rdma.h"
 #include "session.h"
 
 /* Of --memory, what is for messages' payloads; the rest is for what describes them. */
@@ -74,6 +75,17 @@ static void *run_shard(void *arg)
 }
 
 /* ---- all of them ---- */
+
+/* Returns 0; -1 when a queue does not end. */
+static int close_rdma(struct broker *broker)
+{
+	int ret = 0;
+
+	for (unsigned int i = 0; i < broker->nshards; i++)
+		if (broker->shards[i].rdma && link_rdma_close(broker->shards[i].rdma))
+			ret = -1;
+	return ret;
+}
 
 static void close_shards(struct broker *broker)
 {
@@ -156,12 +168,15 @@ void broker_stop(struct broker *broker)
 
 int broker_close(struct broker *broker)
 {
+	int rdma;
+
 	for (unsigned int i = 1; i <= broker->running; i++)
 		pthread_join(broker->shards[i].thread, NULL);
+	rdma = close_rdma(broker);
 	close_shards(broker);
 	registry_close(&broker->registry);
 	retained_close(&broker->retained);
-	return memory_close(&broker->memory);
+	return memory_close(&broker->memory) || rdma ? -1 : 0;
 }
 
 struct shard *broker_next(struct broker *broker)

@@ -169,6 +169,7 @@ static void packet_came(struct mqr_conn *c, struct sgp_sgl *list)
 
 	if (l->state != RDMA_UP)
 		return;
+	l->link.heard = loop_now(l->link.host->loop);
 	if (l->paused || l->late) {
 		keep(l, list);
 	} else if (!deliver(l, list)) {

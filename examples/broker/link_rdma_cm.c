@@ -197,8 +197,11 @@ static struct rdma_link *make_link(struct link_rdma *rdma, const struct link_eve
 
 	if (!l)
 		return NULL;
-	l->link = (struct link){
-		.ops = &rdma_link_ops, .events = events, .owner = owner, .host = rdma->host};
+	l->link = (struct link){.ops = &rdma_link_ops,
+				.events = events,
+				.owner = owner,
+				.host = rdma->host,
+				.heard = loop_now(rdma->host->loop)};
 	l->rdma = rdma;
 	l->last_late = &l->late;
 	l->task.run = rdma_link_task;
@@ -407,7 +410,9 @@ int link_rdma_listen(struct link_rdma *rdma, struct link_rdma_listener *listener
 	listener->owner = (struct rdma_id_owner){.listener = listener};
 	if (rdma_create_id(rdma->channel, &listener->id, &listener->owner, RDMA_PS_TCP))
 		return -1;
+	/* Where the address tells the device, memory is registered there now, and not with a client. */
 	if (!rdma_bind_addr(listener->id, (struct sockaddr *)(uintptr_t)addr) &&
+	    (!listener->id->verbs || need_device(rdma, listener->id->verbs)) &&
 	    !rdma_listen(listener->id, BACKLOG))
 		return 0;
 	err = errno;

@@ -8,6 +8,7 @@
 
 #include "cli/signals.h"
 #include "listen.h"
+#include "listen_rdma.h"
 #include "options.h"
 #include "stats.h"
 
@@ -15,6 +16,7 @@ struct program {
 	struct options options;
 	struct broker broker;
 	struct listener tcp, stats;
+	struct rdma_door rdma;
 	struct loop_fd signals;
 };
 
@@ -22,6 +24,7 @@ static void close_listeners(struct program *p)
 {
 	listener_close(&p->tcp);
 	listener_close(&p->stats);
+	rdma_door_close(&p->rdma);
 }
 
 static void signalled(struct loop_fd *fd, uint32_t events)
@@ -40,6 +43,8 @@ static int open_listeners(struct program *p)
 	const struct options *o = &p->options;
 
 	if (o->tcp && listener_open(&p->tcp, &p->broker, &o->tcp_addr, "MQTT", listener_client))
+		return -1;
+	if (o->rdma && rdma_door_open(&p->rdma, &p->broker, &o->rdma_addr))
 		return -1;
 	if (o->stats &&
 	    listener_open(&p->stats, &p->broker, &o->stats_addr, "statistics", stats_client))

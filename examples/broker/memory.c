@@ -27,14 +27,9 @@ int memory_open(struct memory *memory, size_t mib, struct ibv_pd *pd)
 		class_of(MEMORY_LARGE, LARGES * part),
 	};
 	const struct sgp_pool_attr attr = {.classes = classes, .nclasses = 3};
-	struct sgp_pool_stats stats;
 
 	*memory = (struct memory){.pool = sgp_pool_create(pd, &attr)};
-	if (!memory->pool)
-		return -1;
-	sgp_pool_stats(memory->pool, &stats);
-	memory->registrations = stats.registrations;
-	return 0;
+	return memory->pool ? 0 : -1;
 }
 
 int memory_close(struct memory *memory)

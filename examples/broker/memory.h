@@ -23,9 +23,7 @@ enum {
 };
 
 struct memory {
-	struct sgp_pool *pool;
-	uint64_t
-		registrations; /* when it was made: none comes later, but for devices that are added */
+	struct sgp_pool *pool; /* it does not grow: no memory is registered while messages move */
 };
 
 /* pd: of the first device, or NULL. Returns 0; -1 with errno and sgp_errmsg(). */

@@ -142,10 +142,10 @@ static void put_links(struct http *h)
 static void put_memory(struct http *h)
 {
 	struct broker *broker = h->broker;
-	struct sgp_pool_stats pool;
+	struct sgp_class_stats class_;
 	struct rusage usage;
 	size_t messages, bytes;
-	uint64_t refused;
+	uint64_t refused, growths = 0;
 	int n;
 
 	retained_numbers(&broker->retained, &messages, &bytes, &refused);
@@ -157,10 +157,10 @@ static void put_memory(struct http *h)
 		atomic_load_explicit(&broker->budget.used, memory_order_relaxed));
 	put_one(h, "described_bytes_limit", "gauge", "What there may be of it.",
 		broker->budget.limit);
-	sgp_pool_stats(broker->memory.pool, &pool);
+	for (uint32_t i = 0; !sgp_pool_class_stats(broker->memory.pool, i, &class_); i++)
+		growths += class_.growths;
 	put_one(h, "data_path_registrations_total", "counter",
-		"Registrations of memory since the pool was made and put on its devices.",
-		pool.registrations - broker->memory.registrations);
+		"Pieces of memory that were registered since the pool was made.", growths);
 	if (!getrusage(RUSAGE_SELF, &usage))
 		put(h,
 		    "# HELP process_cpu_seconds_total User and system time.\n"
