@@ -29,9 +29,9 @@ enum {
 	BYTES_ON_THE_WAY = 4 << 20, /* about, for large messages */
 };
 
-static const struct transfer_way *const ways[] = {&transfer_sgpool,   &transfer_raw,
-						  &transfer_register, &transfer_rsocket,
-						  &transfer_tcp,      NULL};
+static const struct transfer_way *const ways[] = {
+	&transfer_sgpool, &transfer_raw, &transfer_ring, &transfer_register, &transfer_rsocket,
+	&transfer_tcp,    NULL};
 static const char *const kinds[] = {[TRANSFER_STREAM] = "stream",
 				    [TRANSFER_SLEEPS] = "sleeps",
 				    [TRANSFER_PINGPONG] = "pingpong"};
@@ -205,6 +205,7 @@ static double cpu(void *arg)
 	}
 SETUP(sgpool)
 SETUP(raw)
+SETUP(ring)
 SETUP(register)
 SETUP(rsocket)
 SETUP(tcp)
@@ -215,10 +216,13 @@ SETUP(tcp)
 		.teardown = teardown, .cpu = cpu                                                   \
 	}
 
-static const struct bench_contender contenders[] = {
-	CONTENDER(sgpool, "sgpool", true),      CONTENDER(raw, "raw", false),
-	CONTENDER(register, "register", false), CONTENDER(rsocket, "rsockets", false),
-	CONTENDER(tcp, "tcp", false),           {0}};
+static const struct bench_contender contenders[] = {CONTENDER(sgpool, "sgpool", true),
+						    CONTENDER(raw, "raw", false),
+						    CONTENDER(ring, "ring", false),
+						    CONTENDER(register, "register", false),
+						    CONTENDER(rsocket, "rsockets", false),
+						    CONTENDER(tcp, "tcp", false),
+						    {0}};
 
 static const struct bench_case cases[] = {
 	{.name = "stream", .moves = true, .contenders = contenders},
@@ -235,8 +239,10 @@ int main(int argc, char **argv)
 			"Messages between two processes, one way (stream; sleeps: who has nothing\n"
 			"to do sleeps) or to and fro (pingpong: a round trip). raw: verbs with "
 			"one\n"
-			"static buffer; register: each message registered. SGP_BENCH_ADDR is the\n"
-			"far end's address (127.0.0.1).\n",
+			"static buffer; ring: with one for each message on its way; register: "
+			"each\n"
+			"message registered. SGP_BENCH_ADDR is the far end's address "
+			"(127.0.0.1).\n",
 		.cases = cases,
 		.sizes = sizes,
 		.slice_ms = 100,

@@ -49,8 +49,8 @@ struct transfer_way {
 	void (*close)(void *end);
 };
 
-extern const struct transfer_way transfer_sgpool, transfer_raw, transfer_register, transfer_rsocket,
-	transfer_tcp;
+extern const struct transfer_way transfer_sgpool, transfer_raw, transfer_ring, transfer_register,
+	transfer_rsocket, transfer_tcp;
 
 /* Something failed that worked before: say what, with errno, and exit. */
 void transfer_die(const char *what) __attribute__((noreturn));

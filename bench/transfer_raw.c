@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * bench_transfer's messages by verbs without a library: "raw" sends one registered buffer again and
- * again and receives into another one, which is the least that can be done; "register" registers
- * each message before it is sent and deregisters it when it has completed, as programs do whose
- * memory comes from anywhere. (Its receives are registered once all the same.)
+ * again and receives into another one, which is the least that can be done; "ring" has a buffer for
+ * each message on its way, as programs must that look at what they receive, registered once as a
+ * whole; "register" registers each message before it is sent and deregisters it when it has completed,
+ * as programs do whose memory comes from anywhere. (Its receives are registered once all the same.)
  *
- * Both have the least of flow control: for half a depth of messages the receiver sends a credit, a
+ * All have the least of flow control: for half a depth of messages the receiver sends a credit, a
  * message of CREDIT_BYTES.
  */
 #include <errno.h>
@@ -27,11 +28,12 @@ struct end {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_mr *out, *in;
-	char *memory; /* what is sent, depth times if each is registered; then what is received */
+	char *memory; /* what is sent, once or depth times; then what is received, once or for each receive */
 	struct ibv_mr **each; /* [depth]: NULL, or the registrations of messages on their way */
 	size_t size;
 	uint32_t depth;
-	bool passive, sleeps, pingpong;
+	bool passive, sleeps, pingpong, ring;
+	uint32_t receives;                   /* posted */
 	uint32_t posted, retired, signalled; /* sends; signalled: the last one that was */
 	uint32_t credits, owed;
 	unsigned int events; /* to be acknowledged */
@@ -50,7 +52,9 @@ static void must(int err, const char *what)
 
 static void post_recv(struct end *e)
 {
-	struct ibv_sge sge = {(uintptr_t)e->in->addr, (uint32_t)e->size, e->in->lkey};
+	const size_t slot = e->ring ? e->receives++ % (e->depth + CREDITS) : 0;
+	struct ibv_sge sge = {(uintptr_t)e->in->addr + slot * e->size, (uint32_t)e->size,
+			      e->in->lkey};
 	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
 
 	must(ibv_post_recv(e->cm.id->qp, &wr, &bad), "ibv_post_recv");
@@ -60,7 +64,8 @@ static void post_recv(struct end *e)
 static void post_send(struct end *e, uint32_t bytes, bool signal)
 {
 	const uint32_t slot = e->posted % e->depth;
-	struct ibv_sge sge = {(uintptr_t)e->out->addr, bytes, e->out->lkey};
+	struct ibv_sge sge = {(uintptr_t)e->out->addr + (e->ring ? slot * e->size : 0), bytes,
+			      e->out->lkey};
 	struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
 
 	if (e->each) {
@@ -220,21 +225,22 @@ static void end_close(void *arg)
 
 static int make_objects(struct end *e)
 {
-	const size_t sent = e->size * (e->each ? e->depth : 1);
+	const size_t received = e->size * (e->ring ? e->depth + CREDITS : 1);
+	const size_t sent = e->size * (e->each || e->ring ? e->depth : 1);
 	struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
 					.cap = {.max_send_wr = e->depth + CREDITS,
 						.max_recv_wr = e->depth + CREDITS,
 						.max_send_sge = 1,
 						.max_recv_sge = 1}};
 
-	e->memory = aligned_alloc(4096, (sent + e->size + 4095) & ~(size_t)4095);
+	e->memory = aligned_alloc(4096, (sent + received + 4095) & ~(size_t)4095);
 	e->pd = ibv_alloc_pd(e->cm.id->verbs);
 	if (!e->memory || !e->pd)
 		return -1;
-	for (size_t i = 0; i < sent + e->size; i += 64)
+	for (size_t i = 0; i < sent + received; i += 64)
 		e->memory[i] = 1;
-	e->out = ibv_reg_mr(e->pd, e->memory, e->size, 0);
-	e->in = ibv_reg_mr(e->pd, e->memory + sent, e->size, IBV_ACCESS_LOCAL_WRITE);
+	e->out = ibv_reg_mr(e->pd, e->memory, sent, 0);
+	e->in = ibv_reg_mr(e->pd, e->memory + sent, received, IBV_ACCESS_LOCAL_WRITE);
 	e->channel = ibv_create_comp_channel(e->cm.id->verbs);
 	if (!e->out || !e->in || !e->channel)
 		return -1;
@@ -247,7 +253,7 @@ static int make_objects(struct end *e)
 	return 0;
 }
 
-static void *open_end(const struct transfer *t, bool each)
+static void *open_end(const struct transfer *t, bool each, bool ring)
 {
 	struct end *e = calloc(1, sizeof *e);
 	uint8_t nothing[1] = {0};
@@ -260,6 +266,7 @@ static void *open_end(const struct transfer *t, bool each)
 	e->passive = t->passive;
 	e->sleeps = t->kind == TRANSFER_SLEEPS;
 	e->pingpong = t->kind == TRANSFER_PINGPONG;
+	e->ring = ring;
 	if (each)
 		e->each = calloc(t->depth, sizeof *e->each);
 	if ((!each || e->each) && !transfer_cm_begin(&e->cm, t) && !make_objects(e) &&
@@ -273,13 +280,18 @@ static void *open_end(const struct transfer *t, bool each)
 
 static void *open_raw(const struct transfer *t)
 {
-	return open_end(t, false);
+	return open_end(t, false, false);
+}
+
+static void *open_ring(const struct transfer *t)
+{
+	return open_end(t, false, true);
 }
 
 static void *open_register(const struct transfer *t)
 {
 	/* Who receives a stream has nothing to register. */
-	return open_end(t, !t->passive || t->kind == TRANSFER_PINGPONG);
+	return open_end(t, !t->passive || t->kind == TRANSFER_PINGPONG, false);
 }
 
 const struct transfer_way transfer_raw = {.name = "raw",
@@ -287,6 +299,11 @@ const struct transfer_way transfer_raw = {.name = "raw",
 					  .stream = stream,
 					  .pingpong = pingpong,
 					  .close = end_close};
+const struct transfer_way transfer_ring = {.name = "ring",
+					   .open = open_ring,
+					   .stream = stream,
+					   .pingpong = pingpong,
+					   .close = end_close};
 const struct transfer_way transfer_register = {.name = "register",
 					       .open = open_register,
 					       .stream = stream,

@@ -139,8 +139,8 @@ bool next_wc(struct ibv_cq *cq, struct ibv_wc *wc, int ms)
 	memset(wc, 0, sizeof *wc);
 	do {
 		n = ibv_poll_cq(cq, 1, wc);
-		if (!n)
-			usleep(200);
+		if (!n) /* not too often: an emulated processor needs its time for the device */
+			usleep(1000);
 	} while (!n && now_ms() < end);
 	return n > 0;
 }
