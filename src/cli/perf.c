@@ -141,7 +141,7 @@ static void all_sizes(const struct cli_command *self, struct perf_client_options
 {
 	uint32_t n = PERF_SIZE_MIN;
 
-	while (n < PERF_SIZE_MIN * c->params.sges)
+	while (n < PERF_PART_MIN * c->params.sges)
 		n *= 2;
 	for (c->nsizes = 0; n <= ALL_MOST; n *= 2)
 		add_size(self, c, n);
@@ -315,7 +315,7 @@ const struct cli_command cli_perf = {
 		"  -s, --size SIZES      bytes, as 4096 or 4k; 64,4k,1M: these; 64:1M: each "
 		"double\n"
 		"                        of 64 (default 64k)\n"
-		"  -a, --all             each power of two from 8 to 8M\n"
+		"  -a, --all             each power of two from 16 to 8M\n"
 		"  -n, --iters N         messages of each connection (default 1000), in a round\n"
 		"  -D, --duration S      for so many seconds a size instead\n"
 		"  -t, --tx-depth N      messages on the way (default: 4 MiB of them, 8 to 128)\n"

@@ -139,7 +139,7 @@ static int pool_fence(struct perf_link *l)
 	SGP_SGL(sgl, 1);
 
 	sgp_chunk_ref(l->fence);
-	if (sgp_sgl_append(&sgl, l->fence, 0, PERF_SIZE_MIN)) {
+	if (sgp_sgl_append(&sgl, l->fence, 0, PERF_FENCE_BYTES)) {
 		sgp_chunk_put(l->fence);
 		return perf_fail(l->worker, "the fence", sgp_errmsg());
 	}

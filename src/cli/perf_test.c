@@ -11,8 +11,8 @@
 #include "cli/perf_test.h"
 
 enum {
-	FENCE_BYTES = 64,
-	READS = 16, /* on the way at once, if the device has so many */
+	FENCE_BYTES = 64, /* a cache line */
+	READS = 16,       /* on the way at once, if the device has so many */
 };
 
 bool perf_sends(const struct perf_test *t)

@@ -22,8 +22,9 @@
 #include "sgpool/sgpool.h"
 
 enum {
-	PERF_BATCH = 16,    /* completions a poll, messages in one go */
-	PERF_SLEEP_MS = 50, /* with events: before one looks whether it's over */
+	PERF_FENCE_BYTES = 8, /* that the READ behind the last message takes */
+	PERF_BATCH = 16,      /* completions a poll, messages in one go */
+	PERF_SLEEP_MS = 50,   /* with events: before one looks whether it's over */
 };
 
 struct perf_worker;

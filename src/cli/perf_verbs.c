@@ -25,7 +25,8 @@ enum {
 	ACK_EVENTS = 1000,
 	ALIGN = 4096,
 };
-_Static_assert((int)CREDIT_BYTES < (int)PERF_SIZE_MIN, "a credit is told from a message by its length");
+_Static_assert((int)CREDIT_BYTES < (int)PERF_SIZE_MIN,
+	       "a credit is told from a message by its length");
 
 /* What a wr_id says: the link, what it was, and how many sends a completion retires. */
 enum kind {
@@ -164,7 +165,8 @@ static int verbs_send(struct perf_link *l)
 		sge[i] = (struct ibv_sge){(uintptr_t)at + i * part, part, lkey};
 	if (p->latency && p->op == PERF_WRITE)
 		at[p->size - 1] = (char)l->stamp;
-	wr.send_flags = signal_flag(l, &wr, r->each && r->each[slot]);
+	wr.send_flags = signal_flag(
+		l, &wr, (r->each && r->each[slot]) || (p->latency && p->op == PERF_READ));
 	if (goes_inline(l))
 		wr.send_flags |= IBV_SEND_INLINE;
 	if (credit)
@@ -175,7 +177,7 @@ static int verbs_send(struct perf_link *l)
 
 static int verbs_fence(struct perf_link *l)
 {
-	struct ibv_sge sge = {(uintptr_t)sgp_chunk_addr(l->fence), PERF_SIZE_MIN,
+	struct ibv_sge sge = {(uintptr_t)sgp_chunk_addr(l->fence), PERF_FENCE_BYTES,
 			      sgp_chunk_lkey(l->fence)};
 	struct ibv_send_wr wr = {.wr_id = WR_ID(index_of(l), KIND_FENCE, 0),
 				 .sg_list = &sge,

@@ -29,10 +29,10 @@ const char *perf_check(const struct perf_params *p)
 	if ((unsigned int)p->op >= PERF_OPS || (unsigned int)p->mode >= PERF_MODES)
 		return "an operation or mode that does not exist";
 	if (p->size < PERF_SIZE_MIN || p->size > PERF_SIZE_MAX)
-		return "a message has 8 bytes to 1 GiB";
+		return "a message has 16 bytes to 1 GiB";
 	if (p->sges < 1 || p->sges > PERF_SGES_MAX)
 		return "a message has 1 to 32 SGEs";
-	if (p->size % p->sges || p->size / p->sges < PERF_SIZE_MIN)
+	if (p->size % p->sges || p->size / p->sges < PERF_PART_MIN)
 		return "a message is cut into equal SGEs of 8 bytes at least";
 	if (p->tx < PERF_DEPTH_MIN || p->tx > PERF_DEPTH_MAX || p->rx < PERF_DEPTH_MIN ||
 	    p->rx > PERF_DEPTH_MAX)

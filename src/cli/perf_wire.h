@@ -51,7 +51,8 @@ enum perf_mode {
 };
 
 enum {
-	PERF_SIZE_MIN = 8, /* bytes: the flow's header */
+	PERF_SIZE_MIN = 16, /* bytes: the flow's header, and some */
+	PERF_PART_MIN = 8,  /* of an SGE: the flow's header */
 	PERF_SIZE_MAX = 1 << 30,
 	PERF_SGES_MAX = 32,
 	PERF_DEPTH_MIN = 2,

@@ -106,6 +106,50 @@ fails "can't be written: it is no regular file" recv -o "$out/dangling"
 left=$(find "$out" -name '.sgpool*' -o -name file)
 [ -z "$left" ] || fail "recv: left $left behind"
 
+for option in --size -I -m; do
+	wrong perf host $option
+	wrong perf host $option ''
+	wrong perf host $option -1
+	wrong perf host $option 1x
+done
+wrong perf ''
+wrong perf :18521
+wrong perf host:0
+wrong perf -p 0 host
+wrong perf host -p 65536
+wrong perf -s 64
+wrong perf -l
+wrong perf --bind ''
+wrong perf --bind 0.0.0.0 host
+wrong perf --once host
+wrong perf host -s 15
+wrong perf host -s 64,
+wrong perf host -s ,64
+wrong perf host -s 64:
+wrong perf host -s 64:32
+wrong perf host -s 1025M
+wrong perf host -s 1G
+wrong perf host -s 16777216M
+wrong perf host -a -s 64
+wrong perf host -n 1 -D 1
+wrong perf host -n 0
+wrong perf host -D 0
+wrong perf host -t 1
+wrong perf host -q 257
+wrong perf host --threads 2
+wrong perf host -l -q 2
+wrong perf host -l -b
+wrong perf host -l -e --op write
+wrong perf host -c -m raw
+wrong perf host --rounds 3
+wrong perf host -c --rounds 0
+wrong perf host --sges 3
+wrong perf host --sges 33
+wrong perf host -s 64 --sges 16
+wrong perf host -s 512M -t 128
+wrong perf host -m nothing
+wrong perf host --op nothing
+
 wrong softverbs --
 wrong softverbs ls
 wrong softverbs --strict ls
