@@ -287,8 +287,11 @@ int mqr_loop_run(struct mqr_loop *loop, struct mqr_device *device, int budget)
 		n = sgp_poll(device->cq, MQR_BATCH, device->wc);
 		if (n < 0)
 			mqr_device_failed(loop, device, sgp_errmsg());
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			complete(&device->wc[i]);
+			/* The array may not be used again for long. */
+			sgp_sgl_clear(&device->wc[i].sgl);
+		}
 		mqr_look_after_all(loop);
 		if (n == 0)
 			break;
