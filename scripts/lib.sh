@@ -15,12 +15,13 @@ declare -A SGP_PACKAGES=(
 	[build]="gcc g++ libc6-dev cmake ninja-build pkg-config
 		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev
 		libjemalloc-dev liburing-dev libnvme-dev"
-	[tests]="check libsubunit-dev python3 groff-base mandoc
+	[tests]="check libsubunit-dev libfabric-dev python3 groff-base mandoc
 		rdmacm-utils ibverbs-utils perftest nvme-cli fio e2fsprogs mosquitto
 		mosquitto-clients"
 	[full]="valgrind dpdk-dev libucx-dev clang"
 	[vm]="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux procps
 		ibverbs-providers ibverbs-utils rdmacm-utils perftest"
+	[abi]="git abigail-tools"
 	[package]="dpkg-dev lintian mmdebstrap"
 	[siw]="make gcc libelf1 xz-utils"
 )

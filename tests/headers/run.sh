@@ -1,0 +1,29 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# run.sh CC CXX HEADERS FLAG...: each header of the folder HEADERS compiles alone, twice in a row, in the
+# standards that users have, C and C++, without a warning.
+set -euo pipefail
+
+cc=$1 cxx=$2 headers=$3
+shift 3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+count=0
+for header in "$headers"/sgpool/*.h; do
+	name=sgpool/${header##*/}
+	[[ $name != *.in ]] || continue
+	printf '#include <%s>\n#include <%s>\nint alone(int);\n' "$name" "$name" | tee "$work/alone.c" >"$work/alone.cc"
+	for standard in c11 c17; do
+		"$cc" -std=$standard -fsyntax-only -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror \
+			"$@" "$work/alone.c" || { echo "$name in $standard" && exit 1; }
+		((++count))
+	done
+	for standard in c++11 c++20; do
+		"$cxx" -std=$standard -fsyntax-only -Wall -Wextra -Wpedantic -Werror "$@" "$work/alone.cc" ||
+			{ echo "$name in $standard" && exit 1; }
+		((++count))
+	done
+done
+((count >= 4 * 10))
+echo "$count compilations: ok"
