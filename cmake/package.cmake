@@ -64,8 +64,9 @@ if(SGP_CLI)
   sgp_package(tools sgpool net "libsgpool-softverbs${SGP_SOVERSION} (= ${full})"
     "moves data over RDMA, and tells what a machine offers for it"
     "The command sgpool: doctor says what a machine offers for RDMA and what
-stands in the way, recv and send move files, softverbs runs any verbs program
-on an RDMA device in software.")
+stands in the way, recv and send move files, perf measures what a network and
+ways to use it can do, softverbs runs any verbs program on an RDMA device in
+software.")
 endif()
 string(APPEND needs ", libibverbs-dev, librdmacm-dev")
 if(SGP_HAVE_NUMA)
