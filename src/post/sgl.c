@@ -58,7 +58,8 @@ static inline int begin_slice(const struct sgp_sgl *sgl, const struct sgp_chunk 
 		return -1;
 	if (length > chunk->size || offset > chunk->size - length)
 		return outside(chunk, offset, length);
-	if (!sgp_sgl_meet(sgl->pds, sgp_chunk_pds(chunk)))
+	if (!sgp_sgl_meet(sgl->pds, sgp_chunk_pds(chunk)) &&
+	    !sgp_sgl_meet(sgp_sgl_pds_now(sgl), sgp_chunk_pds(chunk)))
 		return sgp_fail(EXDEV,
 				"slice: the chunk shares no protection domain with the list");
 	if (sgl->num_chunk == sgl->max_chunk)

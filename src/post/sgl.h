@@ -32,6 +32,9 @@ static inline bool sgp_sgl_meet(uint64_t a, uint64_t b)
 	return a & b || (a + 1 <= 1 && b + 1 <= 1);
 }
 
+/* The protection domains that all of the list is on now: they may have come and gone since it was built. */
+uint64_t sgp_sgl_pds_now(const struct sgp_sgl *sgl);
+
 /* Cut the list to its first length bytes (at most all) and drop the holds that are not used then.
  */
 void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length);

@@ -17,7 +17,8 @@ static int check_transfer(const struct sgp_sgl *dst, const struct sgp_sgl *src)
 {
 	if (!dst || !src || dst == src)
 		return sgp_fail(EINVAL, "lists: from one to another");
-	if (!sgp_sgl_meet(dst->pds, src->pds))
+	if (!sgp_sgl_meet(dst->pds, src->pds) &&
+	    !sgp_sgl_meet(sgp_sgl_pds_now(dst), sgp_sgl_pds_now(src)))
 		return sgp_fail(EXDEV, "lists: they share no protection domain");
 	if (src->num_sge > dst->max_sge - dst->num_sge ||
 	    src->num_chunk > dst->max_chunk - dst->num_chunk)
@@ -162,8 +163,9 @@ int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *dst)
 
 int sgp_sgl_refuse_unmapped(void)
 {
-	return sgp_fail(EOPNOTSUPP, "the list has memory that the processor can't reach (a dma-buf): it "
-				    "is neither copied nor sent inline");
+	return sgp_fail(EOPNOTSUPP,
+			"the list has memory that the processor can't reach (a dma-buf): it "
+			"is neither copied nor sent inline");
 }
 
 void sgp_sgl_gather(const struct sgp_sgl *sgl, void *to)

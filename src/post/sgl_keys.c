@@ -39,6 +39,15 @@ static const struct sgp_chunk *find_hold(const struct sgp_sgl *sgl, const struct
 	return NULL;
 }
 
+uint64_t sgp_sgl_pds_now(const struct sgp_sgl *sgl)
+{
+	uint64_t pds = UINT64_MAX;
+
+	for (int i = 0; i < sgl->num_chunk; i++)
+		pds &= sgp_chunk_pds(sgl->chunk[i]);
+	return pds;
+}
+
 int sgp_sgl_rekey(struct sgp_sgl *sgl, int pd_index)
 {
 	uint64_t pds = UINT64_MAX;

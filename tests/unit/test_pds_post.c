@@ -168,8 +168,12 @@ END_TEST
 /* Memory that was got before the pool was on any domain: lists of it go once it is on one. */
 START_TEST(test_made_on_none)
 {
+	const struct sgp_class_attr cls = {.size = 64, .chunks = 1};
+	const struct sgp_pool_attr none = {.classes = &cls, .nclasses = 1, .pages = SGP_PAGES_BASE};
 	struct rig rig;
 	struct rig_side *out, *in;
+	struct sgp_pool *foreign;
+	struct sgp_chunk *chunk;
 	SGP_SGL(list, 8);
 	SGP_SGL(copy, 8);
 	SGP_SGL(room, 8);
@@ -189,9 +193,16 @@ START_TEST(test_made_on_none)
 	rig_reap(in, 1);
 	ck_assert_int_eq(in->wc[0].status, IBV_WC_SUCCESS);
 	expect_bytes(&in->wc[0].sgl, 0, 3, 7);
-	/* What is on none and what is on one are not for one list. */
-	ck_assert_int_eq(sgp_sgl_move(&in->wc[0].sgl, &list), -1);
+	/* A list that was built before goes with what is on the domain now; what is on none does not. */
+	ck_assert_int_eq(sgp_sgl_move(&in->wc[0].sgl, &list), 0);
+	ck_assert_int_eq(sgp_sgl_get(&list, pool, PAGE, 1, 0), 0);
+	foreign = sgp_pool_create(NULL, &none);
+	ck_assert_ptr_nonnull(foreign);
+	chunk = sgp_pool_get(foreign, 1, 0);
+	ck_assert_int_eq(sgp_sgl_append(&list, chunk, 0, 1), -1);
 	ck_assert_int_eq(errno, EXDEV);
+	sgp_chunk_put(chunk);
+	ck_assert_int_eq(sgp_pool_destroy(foreign), 0);
 	sgp_sgl_clear(&in->wc[0].sgl);
 	sgp_sgl_clear(&list);
 	rig_close(&rig);
