@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the target did, as JSON: one object a time. Times are taken once a turn of the loop, so that a
- * command's latency is known to the length of a turn.
+ * What the target did, as JSON: one object a time. Times are taken twice a turn of the loop, and not
+ * for each command.
  */
 #ifndef NVMF_STATS_H
 #define NVMF_STATS_H

@@ -294,7 +294,7 @@ static void complete(struct uring *u, uint64_t tag, int res)
 		r->step(r);
 }
 
-static int handle(struct uring *u)
+int uring_handle(struct uring *u)
 {
 	struct io_uring_cqe *cqe[BATCH];
 	struct {
@@ -320,19 +320,17 @@ static int handle(struct uring *u)
 	return total;
 }
 
-int uring_run(struct uring *u)
+void uring_submit(struct uring *u)
 {
 	if (io_uring_sq_ready(&u->ring) ||
 	    IO_URING_READ_ONCE(*u->ring.sq.kflags) & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW))
 		(void)io_uring_submit_and_get_events(&u->ring);
-	return handle(u);
 }
 
-int uring_sleep(struct uring *u, int64_t ns)
+void uring_sleep(struct uring *u, int64_t ns)
 {
 	struct __kernel_timespec ts = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 	struct io_uring_cqe *cqe;
 
 	(void)io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
-	return handle(u);
 }

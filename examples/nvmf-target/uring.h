@@ -61,10 +61,13 @@ void uring_writev(struct uring *u, struct request *r, int fd, const struct iovec
 /* Ask once for watch->ready() when watch->fd is readable. Does nothing if it was asked for before. */
 void uring_watch(struct uring *u, struct uring_watch *watch);
 
-/* Give the kernel what has been begun, and handle what is there. Returns how much that was. */
-int uring_run(struct uring *u);
+/* Give the kernel what has been begun. */
+void uring_submit(struct uring *u);
 
-/* The same, but sleep until there is something, at most so long. */
-int uring_sleep(struct uring *u, int64_t ns);
+/* The same, and sleep until something is through, at most so long. */
+void uring_sleep(struct uring *u, int64_t ns);
+
+/* Handle what is through. Returns how much that was. */
+int uring_handle(struct uring *u);
 
 #endif
