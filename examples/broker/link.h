@@ -85,6 +85,7 @@ struct link_ops {
 	void (*pause)(struct link *link);
 	void (*resume)(struct link *link);
 	void (*close)(struct link *link, bool flush);
+	uint64_t (*partial)(const struct link *link);
 };
 
 /* The part that all have; first in each kind's own. */
@@ -127,6 +128,12 @@ static inline void link_resume(struct link *link)
 static inline void link_close(struct link *link, bool flush)
 {
 	link->ops->close(link, flush);
+}
+
+/* Bytes that it holds of a packet that has not come to its end. */
+static inline uint64_t link_partial(const struct link *link)
+{
+	return link->ops->partial(link);
 }
 
 /* ---- link_tcp.c ---- */

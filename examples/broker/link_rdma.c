@@ -163,13 +163,24 @@ static void deliver_late(struct rdma_link *l)
 	}
 }
 
+static void heard(struct mqr_conn *c)
+{
+	struct rdma_link *l = c->arg;
+
+	l->link.heard = loop_now(l->link.host->loop);
+}
+
+static uint64_t rdma_partial(const struct link *link)
+{
+	return ((const struct rdma_link *)link)->conn.in.length;
+}
+
 static void packet_came(struct mqr_conn *c, struct sgp_sgl *list)
 {
 	struct rdma_link *l = c->arg;
 
 	if (l->state != RDMA_UP)
 		return;
-	l->link.heard = loop_now(l->link.host->loop);
 	if (l->paused || l->late) {
 		keep(l, list);
 	} else if (!deliver(l, list)) {
@@ -384,8 +395,15 @@ static void up(struct mqr_conn *c)
 	}
 }
 
-const struct mqr_ops rdma_mqr_ops = {
-	.up = up, .packet = packet_came, .ready = ready, .starved = starved, .over = over};
+const struct mqr_ops rdma_mqr_ops = {.up = up,
+				     .heard = heard,
+				     .packet = packet_came,
+				     .ready = ready,
+				     .starved = starved,
+				     .over = over};
 
-const struct link_ops rdma_link_ops = {
-	.send = rdma_send, .pause = rdma_pause, .resume = rdma_resume, .close = rdma_close};
+const struct link_ops rdma_link_ops = {.send = rdma_send,
+				       .pause = rdma_pause,
+				       .resume = rdma_resume,
+				       .close = rdma_close,
+				       .partial = rdma_partial};

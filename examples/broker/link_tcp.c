@@ -214,11 +214,19 @@ static void close_link(struct link *link, bool flush)
 	tcp_update_events(tcp);
 }
 
+static uint64_t partial(const struct link *link)
+{
+	const struct tcp *tcp = (const struct tcp *)link;
+
+	return tcp->in_message ? tcp->packet.payload - tcp->missing : tcp->fill - tcp->start;
+}
+
 static const struct link_ops tcp_ops = {
 	.send = tcp_send,
 	.pause = pause_reading,
 	.resume = resume_reading,
 	.close = close_link,
+	.partial = partial,
 };
 
 /* ---- beginnings ---- */

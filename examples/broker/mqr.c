@@ -155,6 +155,8 @@ static void receive(struct mqr_conn *c, struct sgp_wc *wc)
 		return;
 	}
 	c->loop->receives++;
+	if (c->loop->ops->heard)
+		c->loop->ops->heard(c);
 	mqr_touch(c);
 	mqr_is_up(c);
 	if (kind == 0)

@@ -70,6 +70,8 @@ struct mqr_conn;
 struct mqr_ops {
 	/* It may send from now on. */
 	void (*up)(struct mqr_conn *c);
+	/* A message came, of a packet or of none. NULL: nobody wants to know. */
+	void (*heard)(struct mqr_conn *c);
 	/* A packet, fixed header and all. What the callee does not move out of the list is dropped. */
 	void (*packet)(struct mqr_conn *c, struct sgp_sgl *packet);
 	/* A push that had returned 0 may go on. */
