@@ -249,21 +249,21 @@ enum {
  *   EPERM     in a forked child
  *   with SGP_MAY_GROW also the errno of sgp_pool_grow()
  */
-SGP_API struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags);
+SGP_HOT_API struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags);
 
 /*
  * Take n chunks of at least size bytes each into chunks[0 .. n - 1]: all of them or none.
  *
  * Returns 0, or -1 with errno as sgp_pool_get() and nothing taken. n 0 does nothing.
  */
-SGP_API int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags,
+SGP_HOT_API int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags,
 			      struct sgp_chunk *chunks[], size_t n);
 
 /*
  * The same, and describe each chunk's first size bytes in sge[0 .. n - 1], under the keys of the
  * pool's first protection domain.
  */
-SGP_API int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags,
+SGP_HOT_API int sgp_pool_get_sge(struct sgp_pool *pool, size_t size, int flags,
 			     struct sgp_chunk *chunks[], struct ibv_sge sge[], size_t n);
 
 /*
@@ -311,7 +311,7 @@ SGP_API int sgp_waiter_start(struct sgp_waiter *waiter, struct sgp_pool *pool, s
 SGP_API int sgp_waiter_cancel(struct sgp_waiter *waiter);
 
 /* Take one reference more to a chunk that the caller holds. */
-SGP_API void sgp_chunk_ref(struct sgp_chunk *chunk);
+SGP_HOT_API void sgp_chunk_ref(struct sgp_chunk *chunk);
 
 /*
  * Give one reference back; the last one returns the chunk to its pool. The caller may not touch the
@@ -320,13 +320,13 @@ SGP_API void sgp_chunk_ref(struct sgp_chunk *chunk);
  * Returns 0, and errno is left alone. -1, and nothing happens: EPERM in a forked child; ESTALE for a
  * chunk that nobody holds or a handle that is none, which checked pools alone notice (check.h).
  */
-SGP_API int sgp_chunk_put(struct sgp_chunk *chunk);
+SGP_HOT_API int sgp_chunk_put(struct sgp_chunk *chunk);
 
 /*
  * Give one reference to each of chunks[0 .. n - 1] back, as sgp_chunk_put(); none may be NULL. What
  * that would refuse is left out: in a forked child all.
  */
-SGP_API void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n);
+SGP_HOT_API void sgp_chunk_put_bulk(struct sgp_chunk *const chunks[], size_t n);
 
 /* The chunk's memory: sgp_chunk_size() bytes, never moved. */
 SGP_API void *sgp_chunk_addr(const struct sgp_chunk *chunk);

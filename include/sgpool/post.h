@@ -108,7 +108,7 @@ SGP_API int sgp_cq_destroy(struct sgp_cq *cq);
  * failed (EIO, as after an overrun); completions reaped before that come first. -1 with EINVAL when wc
  * was made for a queue of shorter lists; nothing is reaped then.
  */
-SGP_API int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc);
+SGP_HOT_API int sgp_poll(struct sgp_cq *cq, int n, struct sgp_wc *wc);
 
 /*
  * The same, but wait until there is one: at most timeout_ms milliseconds, -1 for ever.
@@ -391,20 +391,20 @@ struct sgp_wr {
  * If the device takes a part only of a split list, or reports an error for what it has queued, the
  * post counts as accepted, and one completion with wc.error set comes when what was taken has ended.
  */
-SGP_API int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr);
+SGP_HOT_API int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr);
 
 /* One send, as rdma_post_sendv(3); otherwise as sgp_post(). */
-SGP_API int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags);
+SGP_HOT_API int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags);
 
 /* One RDMA WRITE, as rdma_post_writev(3); otherwise as sgp_post(). */
-SGP_API int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+SGP_HOT_API int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
 			    uint64_t remote_addr, uint32_t rkey);
 
 /*
  * One RDMA READ into sgl, as rdma_post_readv(3); otherwise as sgp_post(). Its completion hands the
  * chunks back.
  */
-SGP_API int sgp_post_readv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+SGP_HOT_API int sgp_post_readv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
 			   uint64_t remote_addr, uint32_t rkey);
 
 /* One datagram, as rdma_post_ud_send(3) but for a list; otherwise as sgp_post(). */
@@ -473,7 +473,7 @@ SGP_API int sgp_cancel(struct sgp_ep *ep, void *context);
  * whose receives are the library's or a shared queue's, and for a UD list whose first slice is shorter
  * than the header; EACCES where the memory may not be written.
  */
-SGP_API int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl);
+SGP_HOT_API int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl);
 
 /*
  * Make an address handle for where a datagram came from, as ibv_create_ah_from_wc(3), to answer it with

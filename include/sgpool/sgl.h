@@ -80,7 +80,7 @@ SGP_API void sgp_sgl_init(struct sgp_sgl *sgl, struct ibv_sge *sge, int max_sge,
  *             a list can be made; no queue takes it before they are on one)
  *   ESTALE    in a checked pool: nobody holds the chunk, or the handle is none
  */
-SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
+SGP_HOT_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t offset,
 			   size_t length);
 
 /*
@@ -90,7 +90,7 @@ SGP_API int sgp_sgl_append(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t 
  * Returns 0; -1 with errno, nothing taken and the list as it was: as sgp_pool_get_bulk() and
  * sgp_sgl_append().
  */
-SGP_API int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags);
+SGP_HOT_API int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags);
 
 /*
  * Append length bytes at addr, which lie in one or several neighbouring chunks of the pool, or in
@@ -138,7 +138,7 @@ SGP_API int sgp_sgl_prepend(struct sgp_sgl *sgl, struct sgp_chunk *chunk, size_t
 			    size_t length);
 
 /* Drop everything that the list holds and empty it. */
-SGP_API void sgp_sgl_clear(struct sgp_sgl *sgl);
+SGP_HOT_API void sgp_sgl_clear(struct sgp_sgl *sgl);
 
 /*
  * Move all of src to the end of dst; src is empty then.

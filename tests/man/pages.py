@@ -29,7 +29,7 @@ HIDDEN = {"sgp_thread"}
 # Pages of concepts all of whose displays are code.
 CODE = {"sgpool.7", "sgpool-heap.7"}
 ERRNO = re.compile(r"\b(?:%s)\b" % "|".join([*errno.errorcode.values(), "EOPNOTSUPP"]))
-COMMENTED = re.compile(r"/\*((?:[^*]|\*(?!/))*)\*/\n(?:#ifndef \w+\n)?SGP_API [^;(]*?\b(\w+)\(")
+COMMENTED = re.compile(r"/\*((?:[^*]|\*(?!/))*)\*/\n(?:#ifndef \w+\n)?SGP_(?:HOT_)?API [^;(]*?\b(\w+)\(")
 OURS = re.compile(r"\b(?:sgp|sv)_\w+|\bSGP_\w+|\bSV_\w+")
 
 # What a fragment of a program in an EXAMPLE may take for granted.
@@ -80,7 +80,7 @@ class Headers:
             self.every_error |= set(ERRNO.findall(text))
             text = strip(text)
             self.types |= set(re.findall(r"\b(?:struct|enum) (\w+)", text))
-            for found in re.findall(r"^SGP_API\s+(?!extern)([^;{]+?)\s*;", text, re.M | re.S):
+            for found in re.findall(r"^SGP_(?:HOT_)?API\s+(?!extern)([^;{]+?)\s*;", text, re.M | re.S):
                 name = re.search(r"(\w+)\((?!\()", found)
                 if name:
                     self.prototypes[name.group(1)] = squeeze(found)
