@@ -9,8 +9,11 @@
 #include "pool/wait.h"
 #include "pool/watch.h"
 
-/* Entries 4096 bytes behind the magazine's own line would share its cache set: 512 is slower. */
-#define CACHE_MOST  448
+/*
+ * So many that a burst of 512 stays within the thread's own. What must not be is a full magazine whose
+ * top is 4096 bytes behind the magazine's own line: a store there is taken for one to that.
+ */
+#define CACHE_MOST  768
 #define CACHE_LEAST 4
 #define MAX_BYTES   ((size_t)1 << 46) /* of one class: half of what x86 can address */
 #define CACHE_SHARE 8 /* of a class's chunks, a thread may hide so many away: one in eight */

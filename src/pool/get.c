@@ -60,13 +60,17 @@ static void exhausted_locked(struct sgp_class *cls, size_t n)
 	SGP_PROBE3(exhausted, cls->pool, cls->cut.size, n);
 }
 
-/* Fill the thread's magazine while the lock is held. */
-static void refill_locked(struct sgp_class *cls, struct sgp_cache *cache)
+/*
+ * Fill the thread's magazine while the lock is held, after a get of n: together they are a trip, so that
+ * what two of them brought fits in when it's put.
+ */
+static void refill_locked(struct sgp_class *cls, struct sgp_cache *cache, size_t n)
 {
 	/* Half of what is there at most: the others want some too. */
 	size_t spare = sgp_centre_avail_locked(cls, 0) / 2;
+	size_t wanted = n < trip(cls) ? trip(cls) - n : 0;
 
-	sgp_cache_fill_locked(cache, spare < trip(cls) ? spare : trip(cls));
+	sgp_cache_fill_locked(cache, spare < wanted ? spare : wanted);
 	sgp_cache_open_locked(cache);
 }
 
@@ -81,7 +85,7 @@ static bool take_locked(struct sgp_class *cls, struct sgp_cache *cache, size_t n
 	if (cls->pressure && relieved_locked(cls))
 		cls->pressure = false;
 	if (cache && !cls->pressure)
-		refill_locked(cls, cache);
+		refill_locked(cls, cache, n);
 	return true;
 }
 
@@ -93,7 +97,7 @@ static bool take(struct sgp_class *cls, size_t n, int flags, struct sgp_chunk *c
 	struct sgp_waiter *served = NULL;
 	bool taken;
 
-	sgp_centre_prefetch(cls, n + trip(cls), false);
+	sgp_centre_prefetch(cls, n < trip(cls) ? trip(cls) : n, false);
 	pthread_mutex_lock(&cls->lock);
 	taken = take_locked(cls, cache, n, flags, chunks, &served);
 	/* Somebody was preempted inside its magazine, perhaps with what is wanted: let it out. */

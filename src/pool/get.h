@@ -97,28 +97,32 @@ static inline bool sgp_get_bulk_shortly(struct sgp_pool *pool, size_t size, int 
 	       SGP_LIKELY(sgp_mag_take_bulk(mag, chunks, n, few));
 }
 
-static inline uint64_t sgp_chunk_state(const struct sgp_chunk *chunk)
+/* Is this a sole reference of the class with slot? Only looked at: see sgp_sole_acquire(). */
+static inline bool sgp_is_alike(const struct sgp_chunk *chunk, uint64_t slot)
 {
-	return __atomic_load_n(&chunk->state, __ATOMIC_ACQUIRE);
+	return SGP_LIKELY(SGP_PEEK(chunk->state) == slot);
+}
+
+/* Chunks were found to have a sole owner: what others did before they let go of them is seen from here. */
+static inline void sgp_sole_acquire(void)
+{
+#ifndef SGP_TSAN /* where peeking acquires */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+#endif
 }
 
 /* How many of chunks[0 .. n - 1], from the first one on, are sole references of the class with
  * slot. */
 static inline size_t sgp_count_alike(struct sgp_chunk *const chunks[], size_t n, uint64_t slot)
 {
-	size_t i;
+	size_t i = 0;
 
-	for (i = 0; i + 4 <= n; i += 4) {
-		uint64_t differ = sgp_chunk_state(chunks[i]) ^ slot;
-
-		differ |= sgp_chunk_state(chunks[i + 1]) ^ slot;
-		differ |= sgp_chunk_state(chunks[i + 2]) ^ slot;
-		differ |= sgp_chunk_state(chunks[i + 3]) ^ slot;
-		if (differ)
-			break;
-	}
-	while (i < n && sgp_chunk_state(chunks[i]) == slot)
+	while (i + 4 <= n && sgp_is_alike(chunks[i], slot) && sgp_is_alike(chunks[i + 1], slot) &&
+	       sgp_is_alike(chunks[i + 2], slot) && sgp_is_alike(chunks[i + 3], slot))
+		i += 4;
+	while (i < n && sgp_is_alike(chunks[i], slot))
 		i++;
+	sgp_sole_acquire();
 	return i;
 }
 
