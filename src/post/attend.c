@@ -66,7 +66,7 @@ void sgp_cq_attend_locked(struct sgp_cq *cq)
 		ep->listed = false;
 		/* Full: a signalled request is on its way, and what is behind it stays listed. A
 		 * stopped one's tail is flushed; what it had gathered ends with the error. */
-		if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+		if (sgp_ep_is_stopped(ep))
 			sgp_ep_ring_locked(ep, &err);
 		else if (sgp_ep_sync_locked(ep) == EAGAIN)
 			sgp_cq_list(cq, ep);

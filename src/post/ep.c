@@ -403,9 +403,9 @@ void sgp_ep_stop_posts(struct sgp_ep *ep)
 	struct sgp_side *side = &ep->send;
 
 	sgp_lock(&side->lock);
-	if (!ep->nwr && !atomic_load(&ep->stopped))
+	if (!ep->nwr && !sgp_ep_is_stopped(ep))
 		(void)sgp_ep_sync_locked(ep);
-	atomic_store(&ep->stopped, true);
+	atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
 	for (uint32_t seq = side->head - ep->nwr; seq != side->head; seq++)
 		sgp_side_slot(side, seq)->flags |= SGP_SLOT_UNTAKEN;
 	ep->nwr = ep->accepted = 0;

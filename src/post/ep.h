@@ -45,6 +45,11 @@ struct sgp_seat {
 	_Atomic bool served;
 };
 
+enum sgp_ep_life {
+	SGP_EP_CONNECTED = 1 << 0, /* the queue pair has been in RTS */
+	SGP_EP_STOPPED = 1 << 1,   /* no post any more: closing, disconnected, or after an error */
+};
+
 struct sgp_ep {
 	struct sgp_cq *cq;
 	struct rdma_cm_id *id; /* NULL: a plain queue pair */
@@ -58,13 +63,12 @@ struct sgp_ep {
 	/* A bit for each opcode that needs no planning as a rule; 0 where pools are checked (checked.h). */
 	_Atomic uint32_t plain;
 	uint64_t plain_least, plain_span; /* bytes of such: from the least on, so many more */
-	uint8_t lacks;        /* enum sgp_kind: operations that it does not have */
-	uint32_t max_inline;  /* that the queue pair takes ... */
+	uint8_t lacks;                    /* enum sgp_kind: operations that it does not have */
+	uint32_t max_inline;              /* that the queue pair takes ... */
 	uint32_t auto_inline; /* ... and that go inline unasked: what the creator asked for */
 	int max_sge_rd;       /* of a READ */
 	uint64_t max_msg;
-	_Atomic bool connected; /* the queue pair has been in RTS */
-	_Atomic bool stopped;   /* no post any more: closing, disconnected, or after an error */
+	_Atomic uint8_t life; /* enum sgp_ep_life */
 
 	struct sgp_side send, recv;
 
@@ -106,6 +110,21 @@ struct sgp_ep {
 
 	struct sgp_ep *next; /* in the inbox */
 };
+
+static inline unsigned int sgp_ep_life(const struct sgp_ep *ep)
+{
+	return atomic_load_explicit(&ep->life, memory_order_relaxed);
+}
+
+static inline bool sgp_ep_is_stopped(const struct sgp_ep *ep)
+{
+	return sgp_ep_life(ep) & SGP_EP_STOPPED;
+}
+
+static inline bool sgp_ep_was_connected(const struct sgp_ep *ep)
+{
+	return sgp_ep_life(ep) & SGP_EP_CONNECTED;
+}
 
 struct sgp_place {
 	struct sgp_ep *ep;   /* NULL: free, unless it awaits an empty poll */

@@ -16,14 +16,14 @@ int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
 		return sgp_fail(EINVAL, "event: an endpoint and an event are needed");
 	switch (event->event) {
 	case RDMA_CM_EVENT_ESTABLISHED:
-		atomic_store(&ep->connected, true);
+		atomic_fetch_or(&ep->life, SGP_EP_CONNECTED);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_REJECTED:
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		atomic_store(&ep->stopped, true);
+		atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
 		break;
 	default:
 		break;
@@ -38,7 +38,7 @@ static void stop_locked(struct sgp_cq *cq, const struct ibv_qp *qp)
 		struct sgp_ep *ep = cq->place[i].ep;
 
 		if (ep && (!qp || ep->qp == qp))
-			atomic_store(&ep->stopped, true);
+			atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
 	}
 }
 

@@ -291,18 +291,24 @@ static SGP_COLD int gather_copy(struct sgp_ep *ep, const struct sgp_wr *wr)
 	return 0;
 }
 
-int sgp_begin(struct sgp_ep *ep, uint32_t parts)
+/* The queue's room, the last that can be lacking. */
+static inline int begin_connected(struct sgp_ep *ep, uint32_t parts)
 {
 	struct sgp_side *side = &ep->send;
 
-	if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && sgp_check_connected(ep))
-		return -1;
-	if (!sgp_side_has_room(side, parts))
+	if (!SGP_LIKELY(sgp_side_has_room(side, parts)))
 		return sgp_fail(EAGAIN, "the send queue (%u) is full: poll, then try again",
 				side->depth);
 	if (!ep->nwr)
 		ep->doorbell_seq = side->head;
 	return 0;
+}
+
+int sgp_begin(struct sgp_ep *ep, uint32_t parts)
+{
+	if (!sgp_ep_was_connected(ep) && sgp_check_connected(ep))
+		return -1;
+	return begin_connected(ep, parts);
 }
 
 void sgp_ep_find_plain(struct sgp_ep *ep)
@@ -320,7 +326,7 @@ void sgp_ep_find_plain(struct sgp_ep *ep)
 
 /*
  * A plain operation: one work request, from memory that stands, nothing comes back, and there is
- * nothing to refuse but for the connection and the room.
+ * nothing to refuse but for the room.
  */
 static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr)
 {
@@ -337,7 +343,7 @@ static inline bool is_plain(const struct sgp_ep *ep, const struct sgp_wr *wr)
 	       SGP_LIKELY(sgl->length - ep->plain_least <= ep->plain_span) &&
 	       SGP_LIKELY(sgl->num_sge <= ep->send.max_sge) &&
 	       SGP_LIKELY(sgl->num_chunk <= ep->send.max_chunk) &&
-	       SGP_LIKELY(!atomic_load_explicit(&ep->stopped, memory_order_relaxed));
+	       SGP_LIKELY(sgp_ep_life(ep) == SGP_EP_CONNECTED);
 }
 
 /* Gather what planning is needed for. */
@@ -409,7 +415,7 @@ int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 
 		return gather_special(ep, &special);
 	}
-	if (sgp_begin(ep, 1))
+	if (begin_connected(ep, 1))
 		return -1;
 	if (wr->flags & IBV_SEND_SIGNALED)
 		flags = SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED;

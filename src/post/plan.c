@@ -50,7 +50,7 @@ void sgp_count_refusal(struct sgp_ep *ep, int err)
 
 int sgp_check_list(const struct sgp_ep *ep, struct sgp_sgl *sgl)
 {
-	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+	if (sgp_ep_is_stopped(ep))
 		return sgp_fail(ESHUTDOWN, "the endpoint is closing, disconnected or in error");
 	return sgp_sgl_key(sgl, ep->pd_index, ep->pd_bit);
 }
@@ -192,11 +192,11 @@ int sgp_check_connected(struct sgp_ep *ep)
 	switch (attr.qp_state) {
 	case IBV_QPS_RTS:
 	case IBV_QPS_SQD:
-		atomic_store(&ep->connected, true);
+		atomic_fetch_or(&ep->life, SGP_EP_CONNECTED);
 		return 0;
 	case IBV_QPS_SQE:
 	case IBV_QPS_ERR:
-		atomic_store(&ep->stopped, true);
+		atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
 		return sgp_fail(ESHUTDOWN, "the queue pair is in error");
 	default:
 		return sgp_fail(ENOTCONN, "the connection is not established yet");

@@ -217,7 +217,7 @@ static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, stru
 
 /* Fill in the caller's completion, but for what only a success brings. */
 static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
-			    const struct sgp_done *done, uint64_t stamp, struct sgp_wc *wc)
+			    const struct sgp_done *done, struct sgp_wc *wc)
 {
 	if (wc->sgl.num_chunk || wc->sgl.num_sge)
 		sgp_sgl_clear(&wc->sgl);
@@ -232,7 +232,7 @@ static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
 	wc->wc_flags = 0;
 	wc->src_qp = 0;
 	wc->grh = NULL;
-	wc->timestamp = stamp;
+	wc->timestamp = 0; /* told where it's known */
 	ep->completions++;
 	if (done->status != IBV_WC_SUCCESS) {
 		ep->errors++;
@@ -246,19 +246,19 @@ static void deliver_cancelled(struct sgp_ep *ep, struct sgp_slot *leader, struct
 	static const struct sgp_done cancelled = {.status = IBV_WC_WR_FLUSH_ERR,
 						  .error = ECANCELED};
 
-	fill_wc(ep, leader, &cancelled, 0, wc);
+	fill_wc(ep, leader, &cancelled, wc);
 	leader->to_tell = false;
 	if (sgp_group_has_ended(leader))
 		free_group(&ep->send, leader);
 }
 
 /* Tell of a group that has ended, and free its slots. */
-static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, uint64_t stamp, struct sgp_wc *wc)
+static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *wc)
 {
 	const struct sgp_done *done = &leader->done;
 	struct sgp_side *side = side_of_leader(ep, leader);
 
-	fill_wc(ep, leader, done, stamp, wc);
+	fill_wc(ep, leader, done, wc);
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
 		drop_group(ep->cq, side, leader);
 		return;
@@ -384,7 +384,7 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 	done->error = atomic_load_explicit(&slot->error, memory_order_relaxed);
 	done->vendor_err = raw->vendor_err;
 	if (raw->status != IBV_WC_SUCCESS)
-		atomic_store_explicit(&ep->stopped, true, memory_order_relaxed);
+		atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
 	else if (done->error)
 		done->status = IBV_WC_GENERAL_ERR;
 	*which = ep;
@@ -404,8 +404,8 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
 		/* A plain queue pair receives in RTR already, and may not send then. */
-		if (!atomic_load_explicit(&ep->connected, memory_order_relaxed) && ep->id)
-			atomic_store_explicit(&ep->connected, true, memory_order_relaxed);
+		if (!sgp_ep_was_connected(ep) && ep->id)
+			atomic_fetch_or(&ep->life, SGP_EP_CONNECTED);
 	}
 	return end_slot(ep, side, slot);
 }
@@ -460,7 +460,7 @@ static int take_pending(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 		if (leader->flags & SGP_SLOT_CANCELLED)
 			deliver_cancelled(ep, leader, &wc[got++]);
 		else
-			deliver(ep, leader, 0, &wc[got++]); /* the time is not kept with it */
+			deliver(ep, leader, &wc[got++]); /* the time is not kept with it */
 	}
 	return got;
 }
@@ -515,7 +515,7 @@ bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 
 /* What is more than the success of one plain message. */
 static __attribute__((noinline)) bool take_special(struct sgp_cq *cq, const struct ibv_wc *raw,
-						   uint64_t stamp, struct sgp_wc *wc)
+						   struct sgp_wc *wc)
 {
 	struct sgp_ep *ep;
 	struct sgp_slot *leader = match(cq, raw, &ep);
@@ -523,30 +523,29 @@ static __attribute__((noinline)) bool take_special(struct sgp_cq *cq, const stru
 	if (!leader)
 		return false;
 	if (is_owed(leader)) {
-		deliver(ep, leader, stamp, wc);
+		deliver(ep, leader, wc);
 		return true;
 	}
 	drop_group(cq, side_of_leader(ep, leader), leader);
 	return false;
 }
 
-/* Deal with one completion of the device: *wc is filled in if there is something to tell. */
-static SGP_HOT bool take_one(struct sgp_cq *cq, const struct ibv_wc *raw, uint64_t stamp,
-			     struct sgp_wc *wc)
+/* Deal with one completion of the device. Returns whether *wc was filled in: there was something to tell. */
+static SGP_HOT bool take_one(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_wc *wc)
 {
 	static const struct sgp_done success = {.status = IBV_WC_SUCCESS};
 	struct sgp_ep *ep;
 	struct sgp_slot *slot = match_plain(cq, raw, &ep);
 
-	if (SGP_LIKELY(slot != NULL)) {
-		bool wanted = slot->flags & SGP_SLOT_WANTED;
-
-		if (wanted)
-			fill_wc(ep, slot, &success, stamp, wc);
+	if (!SGP_LIKELY(slot != NULL))
+		return take_special(cq, raw, wc);
+	if (!(slot->flags & SGP_SLOT_WANTED)) {
 		drop_plain(cq, slot);
-		return wanted;
+		return false;
 	}
-	return take_special(cq, raw, stamp, wc);
+	fill_wc(ep, slot, &success, wc);
+	drop_plain(cq, slot);
+	return true;
 }
 
 static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
@@ -558,12 +557,18 @@ static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 	while (got < n) {
 		int want = n - got < SGP_CQ_BATCH ? n - got : SGP_CQ_BATCH;
 		int k = ask(cq, want, raw);
+		struct sgp_wc *to = wc + got;
 
 		if (k < 0)
 			return got ? got : sgp_fail(EIO, "the completion queue has failed (%d)", k);
-		for (int i = 0; i < k; i++)
-			if (take_one(cq, &raw[i], stamp ? stamp[i] : 0, wc + got))
-				got++;
+		for (int i = 0; i < k; i++) {
+			if (!take_one(cq, &raw[i], to))
+				continue;
+			if (stamp)
+				to->timestamp = stamp[i];
+			got++;
+			to++;
+		}
 		if (k < want) {
 			seen_empty(cq);
 			break;

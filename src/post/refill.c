@@ -191,7 +191,7 @@ static uint32_t missing(struct sgp_refill *r)
 
 static bool is_over(const struct sgp_refill *r)
 {
-	return r->stopped || (r->ep && atomic_load_explicit(&r->ep->stopped, memory_order_relaxed));
+	return r->stopped || (r->ep && sgp_ep_is_stopped(r->ep));
 }
 
 bool sgp_refill_locked(struct sgp_refill *r, int *err)

@@ -150,8 +150,7 @@ int sgp_ep_reset(struct sgp_ep *ep)
 	if (err)
 		return sgp_fail(err, "the queue pair cannot be reset: %s", strerror(err));
 	ep->init.due = false;
-	atomic_store(&ep->connected, false);
-	atomic_store(&ep->stopped, false);
+	atomic_store(&ep->life, 0);
 	if (was_made && ep->refill)
 		sgp_refill_resume(ep->refill); /* a close that failed had stopped it */
 	return 0;

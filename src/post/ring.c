@@ -93,7 +93,7 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 	*err = 0;
 	if (!ep->nwr)
 		return ep->send.head;
-	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+	if (sgp_ep_is_stopped(ep))
 		return not_sent(ep, err);
 	SGP_PROBE3(doorbell, ep, ep->nwr, ep->send.head - ep->send.tail);
 	errno = 0;

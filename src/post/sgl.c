@@ -172,11 +172,11 @@ static inline void whole_sge(struct ibv_sge *sge, const struct sgp_chunk *chunk,
 }
 
 /* What the chunks' registration allows. */
-static inline void account_owner(struct sgp_sgl *sgl, const struct sgp_chunk *chunk)
+static inline void account_owner(struct sgp_sgl *sgl, const struct sgp_owner *owner)
 {
-	sgl->pds &= sgp_chunk_pds(chunk);
-	sgl->keys &= sgp_chunk_home(chunk);
-	sgl->access &= sgp_chunk_access(chunk);
+	sgl->pds &= atomic_load_explicit(&owner->region.pds, memory_order_relaxed);
+	sgl->keys &= atomic_load_explicit(&owner->region.home, memory_order_relaxed);
+	sgl->access &= atomic_load_explicit(&owner->region.access, memory_order_relaxed);
 }
 
 /*
@@ -193,7 +193,7 @@ static __attribute__((noinline)) void fill_joined(struct sgp_sgl *sgl, uint32_t 
 		bool same_owner = chunk->owner == sgl->chunk[i - 1]->owner;
 
 		if (!same_owner)
-			account_owner(sgl, chunk);
+			account_owner(sgl, chunk->owner);
 		if (same_owner && sge[-1].addr + sge[-1].length == addr &&
 		    (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH)
 			sge[-1].length += size;
@@ -203,32 +203,56 @@ static __attribute__((noinline)) void fill_joined(struct sgp_sgl *sgl, uint32_t 
 	sgl->num_sge = (int)(sge - sgl->sge);
 }
 
+/* A list as it is filled: the next chunk, and the next SGE. */
+struct filling {
+	struct sgp_chunk *const *chunk;
+	struct ibv_sge *sge;
+	const struct sgp_owner *owner;
+	uintptr_t end; /* of the last SGE's memory */
+	uint32_t size;
+};
+
+/* The next SGE, if its chunk is owner's as the others and does not begin where the one before ended. */
+static inline __attribute__((always_inline)) bool fill_next(struct filling *f)
+{
+	const struct sgp_chunk *chunk = *f->chunk;
+	uintptr_t addr = (uintptr_t)chunk->addr;
+
+	if (!SGP_LIKELY(addr != f->end))
+		return false;
+	whole_sge(f->sge, chunk, f->size);
+	if (!SGP_LIKELY(chunk->owner == f->owner))
+		return false;
+	f->end = addr + f->size;
+	f->chunk++;
+	f->sge++;
+	return true;
+}
+
 /*
  * The chunks came straight into the list's own array, and the list is empty but for that. n is not 0, and
  * there is room for each to have an SGE of its own. (Chunks of one pool are on the same protection
  * domains.)
  */
-static inline void fill_whole(struct sgp_sgl *sgl, uint32_t size, int n)
+static inline __attribute__((always_inline)) void fill_whole(struct sgp_sgl *sgl, uint32_t size,
+							     int n)
 {
-	struct sgp_chunk *const *at = sgl->chunk, *const *last = at + n;
-	const struct sgp_owner *owner = (*at)->owner;
-	struct ibv_sge *sge = sgl->sge;
-	uintptr_t end = 0; /* of the last SGE's memory */
+	struct sgp_chunk *const *last = sgl->chunk + n;
+	struct filling f = {
+		.chunk = sgl->chunk, .sge = sgl->sge, .owner = sgl->chunk[0]->owner, .size = size};
 
-	account_owner(sgl, *at);
+	account_owner(sgl, f.owner);
 	sgl->num_sge = sgl->num_chunk = n;
 	sgl->length = (uint64_t)(uint32_t)n * size;
-	for (; at != last; at++, sge++) {
-		const struct sgp_chunk *chunk = *at;
-		uintptr_t addr = (uintptr_t)chunk->addr;
-
-		if (!SGP_LIKELY(chunk->owner == owner) || !SGP_LIKELY(addr != end)) {
-			fill_joined(sgl, size, (int)(at - sgl->chunk), n);
-			return;
-		}
-		whole_sge(sge, chunk, size);
-		end = addr + size;
-	}
+	while (last - f.chunk >= 4)
+		if (!fill_next(&f) || !fill_next(&f) || !fill_next(&f) || !fill_next(&f))
+			goto joined;
+	while (f.chunk != last)
+		if (!fill_next(&f))
+			goto joined;
+	return;
+joined:
+	fill_joined(sgl, size, (int)(f.chunk - sgl->chunk), n);
 }
 
 /* The chunks stand behind the list's holds, where their appends will put them. */

@@ -105,7 +105,7 @@ static int post_locked(struct sgp_ep *ep, void *context, struct sgp_window *w,
 	uint32_t seq;
 	int err;
 
-	if (atomic_load_explicit(&ep->stopped, memory_order_relaxed))
+	if (sgp_ep_is_stopped(ep))
 		return sgp_fail(ESHUTDOWN, "the endpoint is closing, disconnected or in error");
 	if (sgp_begin(ep, 1)) {
 		if (errno == EAGAIN) { /* room comes only from what the device has */

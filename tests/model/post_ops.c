@@ -123,7 +123,7 @@ static void check_refusal(const struct model_ep *e, int err, bool send)
 		CHECK(send || info.recv_room == 0);
 		break;
 	case ESHUTDOWN:
-		CHECK(atomic_load(&e->ep->stopped));
+		CHECK(sgp_ep_is_stopped(e->ep));
 		break;
 	case E2BIG:
 	case ENOTCONN:
@@ -490,7 +490,7 @@ static void do_destroy(void)
 /* Of a pair that does not work any more; now and then of one that does. */
 static bool is_working(const struct model_ep *e)
 {
-	return e->ep && !e->closed && !atomic_load(&e->ep->stopped) &&
+	return e->ep && !e->closed && !sgp_ep_is_stopped(e->ep) &&
 	       sgp_ep_qp(e->ep)->state == IBV_QPS_RTS;
 }
 
