@@ -46,6 +46,8 @@ static struct sgp_pool *make_pool(struct ibv_pd *pd, struct sgp_class_attr *cls,
 		.classes = cls,
 		.nclasses = n,
 		.flags = SGP_POOL_READ_SINK,
+		/* Pages of 2 MiB would round each size up to one, and --memory is a promise. */
+		.pages = SGP_PAGES_THP,
 		.region_bytes = GIB, /* the longest that io_uring takes as a fixed buffer */
 		.region_add = uring_region_add,
 		.region_remove = uring_region_remove,
@@ -60,8 +62,8 @@ static int make_pools(struct budget *b, struct ibv_pd *pd, uint64_t bytes, struc
 	const uint64_t control =
 		(uint64_t)b->capsules * (PAGES * BUDGET_INSIDE + HEADERS * 2 * COMMAND) +
 		ADMIN_PAGES * SMALL;
-	/* Hugepages round each class up: a little is left for that. */
-	const uint64_t data = bytes - control - MIB;
+	/* Each size is rounded up to whole pages: a little is left for that. */
+	const uint64_t data = bytes - control - MIB / 4;
 	struct sgp_class_attr capsules[] = {
 		{.size = COMMAND, .chunks = (size_t)b->capsules * HEADERS},
 		{.size = BUDGET_INSIDE, .chunks = (size_t)b->capsules * PAGES + ADMIN_PAGES},

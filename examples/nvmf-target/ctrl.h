@@ -17,6 +17,8 @@ enum {
 	CTRL_ADMIN_DEPTH = 32,       /* entries of an admin queue */
 	CTRL_ASYNC_EVENTS = 4,       /* requests of these that may be outstanding */
 	CTRL_KEEP_ALIVE_UNIT = 1000, /* ms */
+	CTRL_DISCOVERY_MS =
+		120000, /* keep-alive time of a discovery controller that asked for none */
 	CTRL_VERSION = 0x10400,
 	/* CSTS */
 	CTRL_READY = 1 << 0,

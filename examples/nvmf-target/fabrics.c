@@ -71,8 +71,9 @@ static void connect_admin(struct request *r, const struct nvmf_connect_data *dat
 	memcpy(ctrl->hostid, data->hostid, sizeof ctrl->hostid);
 	_Static_assert(sizeof ctrl->hostnqn == NVMF_NQN_SIZE + 1, "where the text ends");
 	memcpy(ctrl->hostnqn, data->hostnqn, sizeof ctrl->hostnqn);
-	/* The timer's granularity is KAS. */
 	ctrl->keep_alive_ms = r->cmd.cdw12;
+	if (discovery && !ctrl->keep_alive_ms)
+		ctrl->keep_alive_ms = CTRL_DISCOVERY_MS;
 	joined(r, ctrl);
 }
 

@@ -116,6 +116,7 @@ static int sleep_on_ring(struct target *t)
 {
 	int n;
 
+	uring_watch(&t->uring, &t->signals);
 	if (server_arm(t))
 		return -1;
 	n = turn(t); /* what came before they were armed wakes nobody */

@@ -25,16 +25,15 @@ unsigned __int128 ns_digest(const char *a, const char *b)
 {
 	const unsigned __int128 prime = ((unsigned __int128)1 << 88) + 0x13b;
 	unsigned __int128 hash = (unsigned __int128)0x6c62272e07bb0142 << 64 | 0x62b821756295c58d;
+	const char *const text[] = {a, b};
 
-	for (const char *text = a; text; text = text == a ? b : NULL) {
-		const char *p = text;
+	for (int i = 0; i < 2; i++) {
+		const char *p = text[i];
 
 		do { /* the 0 at the end too: it tells "ab" + "c" from "a" + "bc" */
 			hash ^= (uint8_t)*p;
 			hash *= prime;
 		} while (*p++);
-		if (a == b)
-			break;
 	}
 	return hash;
 }

@@ -346,13 +346,12 @@ void queue_complete(struct target *t, struct sgp_wc *wc)
 	const struct ibv_qp *qp = sgp_ep_qp(wc->ep);
 	struct queue *q = qp ? qp->qp_context : NULL;
 
-	(void)t;
 	if (wc->opcode == IBV_WC_RDMA_READ) {
 		fetched(wc->context, wc);
 	} else if (q && !q->ending) {
 		if (wc->status != IBV_WC_SUCCESS)
 			queue_end(q, ibv_wc_status_str(wc->status));
-		else if (wc->opcode == IBV_WC_RECV)
+		else if (wc->opcode == IBV_WC_RECV && !t->stopping) /* else its host asks again */
 			receive(q, wc);
 	}
 }

@@ -35,6 +35,7 @@ struct queue {
 	bool dirty;
 	bool ending, closed;
 	bool invalidates; /* the device can send with invalidate */
+	int64_t join_by;  /* when there must have been a Connect */
 	int64_t close_at; /* when the device has had its time */
 	struct capsule_limits limits;
 	uint32_t max_inline;

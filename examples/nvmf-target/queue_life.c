@@ -9,7 +9,9 @@
 #include "queue.h"
 #include "wire.h"
 
-#define FLUSH_NS ((int64_t)1000000000) /* for the device to let go of what is posted */
+#define SECOND   ((int64_t)1000000000)
+#define FLUSH_NS SECOND        /* for the device to let go of what is posted */
+#define JOIN_NS  (30 * SECOND) /* for a host to say what it wants */
 
 static void free_queue(struct queue *q)
 {
@@ -75,6 +77,7 @@ struct queue *queue_create(struct device *dev, struct rdma_cm_id *id, uint16_t q
 	q->depth = q->sq_size = depth;
 	q->sq_flow = q->invalidates = true;
 	q->unsent_end = &q->unsent;
+	q->join_by = t->now + JOIN_NS;
 	q->limits = (struct capsule_limits){.queue = CAPSULE_NEW,
 					    .max_data = REQUEST_MAX_DATA,
 					    .ns = t->limits,
@@ -161,6 +164,8 @@ void queue_reap(struct target *t)
 	for (struct queue **link = &t->queues; *link;) {
 		struct queue *q = *link, *next = q->next;
 
+		if (!q->ending && !q->ctrl && t->now >= q->join_by)
+			queue_end(q, "its host has not connected it to a controller");
 		if (q->ending && gone(q))
 			*link = next;
 		else

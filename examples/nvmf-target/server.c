@@ -219,10 +219,12 @@ int server_poll(struct target *t)
 
 int server_arm(struct target *t)
 {
+	uring_watch(&t->uring, &t->cm);
 	for (struct device *dev = t->devices; dev; dev = dev->next) {
 		if (sgp_cq_arm(dev->cq))
 			return fail_sgp("a completion queue has failed");
 		uring_watch(&t->uring, &dev->completions);
+		uring_watch(&t->uring, &dev->events);
 	}
 	return 0;
 }

@@ -19,7 +19,7 @@
 #define MIB     ((size_t)1 << 20)
 #define PATTERN 251
 
-static char path[] = "nvmf-XXXXXX", other[] = "nvmf-XXXXXX";
+static char path[] = "nvmf-XXXXXX", other[] = "nvmf-XXXXXX", stats[] = "nvmf-XXXXXX";
 static int file; /* what namespace 1 is */
 static struct host admin, io;
 
@@ -36,20 +36,44 @@ static int make_file(char *name, uint64_t bytes)
 static void start(const char *memory)
 {
 	static char second[64];
-	const char *args[] = {"--namespace", path, "--namespace", second, "--memory", memory, NULL};
+	const char *args[] = {"--namespace", path,      "--namespace", second, "--memory",
+			      memory,        "--stats", stats,         NULL};
 
 	file = make_file(path, BLOCKS * 512);
 	close(make_file(other, 1 << 20));
+	close(make_file(stats, 0));
 	snprintf(second, sizeof second, "%s,ro", other);
 	target_start(args);
+}
+
+static void end_files(void)
+{
+	close(file);
+	unlink(path);
+	unlink(other);
+	unlink(stats);
 }
 
 static void finish(void)
 {
 	ck_assert_int_eq(target_stop(), 0);
-	close(file);
-	unlink(path);
-	unlink(other);
+	end_files();
+}
+
+/* The first number in the statistics' file behind this text. */
+static uint64_t statistic(const char *name)
+{
+	char text[16384] = "", key[64];
+	const char *at;
+	FILE *f = fopen(stats, "r");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_gt(fread(text, 1, sizeof text - 1, f), 0);
+	fclose(f);
+	snprintf(key, sizeof key, "\"%s\":", name);
+	at = strstr(text, key);
+	ck_assert_msg(at != NULL, "no %s in %s", name, text);
+	return strtoull(at + strlen(key), NULL, 10);
 }
 
 static void setup(void)
@@ -480,7 +504,15 @@ START_TEST(test_more_than_memory)
 		ck_assert_uint_eq(response.status, 0);
 	}
 	check_file(0, MIB);
-	teardown();
+	host_close(&io);
+	host_close(&admin);
+	ck_assert_int_eq(target_stop(), 0);
+	ck_assert_uint_gt(statistic("waits"), 0);
+	ck_assert_uint_eq(statistic("read"), 20);
+	ck_assert_uint_eq(statistic("compare"), 11);
+	ck_assert_uint_le(statistic("registered"), statistic("limit"));
+	ck_assert_uint_eq(statistic("payload_copied"), 0);
+	end_files();
 }
 END_TEST
 
