@@ -24,6 +24,12 @@ flags=$(pkg-config --define-variable=prefix="$work/usr" --define-variable=includ
 cc -std=c11 -Wall -Wextra -Werror "$work/hello.c" -o "$work/hello" $flags
 # (Not by grep -q in a pipe: it leaves at the first match, and ldd, killed by SIGPIPE, fails the pipe.)
 [[ $(ldd "$work/hello") == *libsgpool.so* ]]
+# The static library, with what --static says that it needs; the system's own libraries stay shared.
+static=$(pkg-config --define-variable=prefix="$work/usr" --define-variable=includedir="$work/usr/include" \
+	--define-variable=libdir="${pc%/pkgconfig/*}" --static --cflags --libs sgpool)
+# shellcheck disable=SC2086 # they are several
+cc -std=c11 "$work/hello.c" -o "$work/hello-static" ${static/-lsgpool/-Wl,-Bstatic -lsgpool -Wl,-Bdynamic}
+[[ $(ldd "$work/hello-static") != *libsgpool* ]]
 # libsgpool-heap is of the same kind, where it was built.
 if [[ -e ${pc%/*}/sgpool-heap.pc ]]; then
 	# shellcheck disable=SC2046
@@ -40,13 +46,14 @@ LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/hellocc"
 echo "pkg-config: ok"
 
 cmake -S "$here/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/usr" -DHELLO="$work/hello.c" \
-	-DVERSION="$version" >"$work/cmake.log" || { cat "$work/cmake.log"; exit 1; }
+	-DHELLO_CXX="$work/hello.cc" -DVERSION="$version" >"$work/cmake.log" || { cat "$work/cmake.log"; exit 1; }
 cmake --build "$work/build" >"$work/make.log" || { cat "$work/make.log"; exit 1; }
 for program in shared static; do
 	# No argument: it says how it's used, which takes the library.
 	LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/build/$program" 2>"$work/said" && exit 1
 	grep -q 'hello ADDRESS' "$work/said"
 done
+LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/build/cxx"
 [[ ! -e ${pc%/*}/sgpool-heap.pc ]] || LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/build/heap"
 [[ $(ldd "$work/build/static") != *libsgpool* ]]
 echo "find_package: ok"
