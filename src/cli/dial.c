@@ -7,7 +7,7 @@
 #include "cli/dial.h"
 
 enum {
-	RESOLVE_MS = 5000,
+	RESOLVE_MS = 15000, /* emulated machines take their time */
 	CONNECT_MS = 15000, /* librdmacm would go on for a minute */
 };
 

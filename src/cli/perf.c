@@ -318,7 +318,7 @@ const struct cli_command cli_perf = {
 		"  -a, --all             each power of two from 16 to 8M\n"
 		"  -n, --iters N         messages of each connection (default 1000), in a round\n"
 		"  -D, --duration S      for so many seconds a size instead\n"
-		"  -t, --tx-depth N      messages on the way (default: 4 MiB of them, 8 to 128)\n"
+		"  -t, --tx-depth N      messages on the way (default: 2 MiB of them, 8 to 128)\n"
 		"  -r, --rx-depth N      receives posted (default: as -t)\n"
 		"  -q, --qp N            connections (default 1)\n"
 		"  --threads N           at each end, which share them (default 1)\n"

@@ -16,7 +16,9 @@
 #include "cli/signals.h"
 
 enum {
-	BYTES_ON_THE_WAY = 4 << 20, /* about, if the depth is ours to choose */
+	/* About, if the depth is ours to choose; with the receives it fits into the 8 MiB that most
+	 * systems let an ordinary user lock. */
+	BYTES_ON_THE_WAY = 2 << 20,
 	DEPTH_LEAST = 8,
 	DEPTH_MOST = 128,
 	WARM_UP = 16, /* messages of each connection, at first */
@@ -61,6 +63,15 @@ static int fail(struct client *c, const char *what, const char *why)
 	return -1;
 }
 
+/* An errno in words; what helps, where it's most likely to be that. */
+static const char *reason(int error)
+{
+	if (error == ENOMEM)
+		return "out of memory that may be locked; see 'ulimit -l', or take a smaller -t "
+		       "and -r";
+	return strerror(error);
+}
+
 /* ---- questions ---- */
 
 /* Ask, and await this answer. Returns 0; -1: the session is over, or c->why says why. */
@@ -79,7 +90,7 @@ static int ask(struct client *c, const struct perf_message *question, enum perf_
 	if (m->id == question->id && m->say == wanted)
 		return 0;
 	if (m->id == question->id && m->say == PERF_FAILED)
-		return fail(c, "the other end can't set the test up", strerror((int)m->error));
+		return fail(c, "the other end can't set the test up", reason((int)m->error));
 	return perf_session_fail(s, WIRE_BAD_MESSAGE,
 				 "the other end broke the protocol: another answer");
 }
@@ -101,8 +112,7 @@ static int connect_link(struct client *c, struct perf_test *t, uint32_t index)
 		return fail(c, "a connection of the test", "it goes over another device");
 	}
 	if (perf_link_open(t, index, id))
-		return fail(c, "no queues",
-			    t->p.mode == PERF_POOL ? sgp_errmsg() : strerror(errno));
+		return fail(c, "no queues", t->p.mode == PERF_POOL ? sgp_errmsg() : reason(errno));
 	perf_link_param(&t->link[index], bytes, &param);
 	why = dial_connect(&c->dial, id, &param, &event);
 	if (!why) {
