@@ -24,16 +24,6 @@ struct client {
 
 static const char nobody[] = "nobody receives there; start 'sgpool recv' on that machine first";
 
-/* Why a receiver said no: in its own words if it is one, else because there is none. */
-static const char *rejection(const struct cm_event *event)
-{
-	struct wire_hello hello;
-
-	if (!wire_get_hello(event->data, event->length, &hello) && hello.role == WIRE_REFUSAL)
-		return wire_code_text(hello.reason);
-	return nobody;
-}
-
 static int connect_peer(struct client *s)
 {
 	uint8_t bytes[WIRE_HELLO];
@@ -50,10 +40,7 @@ static int connect_peer(struct client *s)
 	}
 	conn_param(&s->conn, bytes, &param);
 	why = dial_connect(&s->dial, s->id, &param, &event);
-	if (!why)
-		why = conn_greet(&s->conn, event.data, event.length);
-	else if (event.type == RDMA_CM_EVENT_REJECTED)
-		why = rejection(&event);
+	why = why ? conn_refusal(&event, why) : conn_greet(&s->conn, event.data, event.length);
 	if (why) {
 		cli_error(s->o->name, "%s: %s", s->dial.peer.text, why);
 		return -1;

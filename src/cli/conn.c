@@ -127,6 +127,26 @@ int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, en
 	return 0;
 }
 
+void conn_refuse(struct rdma_cm_id *id, enum wire_code reason)
+{
+	const struct wire_hello hello = {.role = WIRE_REFUSAL, .reason = reason};
+	uint8_t bytes[WIRE_HELLO];
+
+	wire_put_hello(bytes, &hello);
+	rdma_reject(id, bytes, sizeof bytes);
+	rdma_destroy_id(id);
+}
+
+const char *conn_refusal(const struct cm_event *event, const char *why)
+{
+	struct wire_hello hello;
+
+	if (event->type == RDMA_CM_EVENT_REJECTED &&
+	    !wire_get_hello(event->data, event->length, &hello) && hello.role == WIRE_REFUSAL)
+		return wire_code_text(hello.reason);
+	return why;
+}
+
 void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_conn_param *param)
 {
 	const struct wire_hello hello = {.role = (uint16_t)c->role};

@@ -54,6 +54,12 @@ struct conn {
  */
 int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, enum wire_role role);
 
+/* Refuse a connection that is asked for, and tell why. The id is used up. */
+void conn_refuse(struct rdma_cm_id *id, enum wire_code reason);
+
+/* Connecting failed: in the peer's own words if it has refused us so, else why. */
+const char *conn_refusal(const struct cm_event *event, const char *why);
+
 /* What to say of us when connecting: bytes must stand as long as *param is used. */
 void conn_param(const struct conn *c, uint8_t bytes[WIRE_HELLO], struct rdma_conn_param *param);
 

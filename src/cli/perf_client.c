@@ -334,17 +334,6 @@ static int measure_size(struct client *c, uint32_t size)
 	return 0;
 }
 
-/* Why a server said no: in its own words if it is one, else because there is none. */
-static const char *rejection(const struct cm_event *event, const char *why)
-{
-	struct wire_hello hello;
-
-	if (event->type == RDMA_CM_EVENT_REJECTED &&
-	    !wire_get_hello(event->data, event->length, &hello) && hello.role == WIRE_REFUSAL)
-		return wire_code_text(hello.reason);
-	return why;
-}
-
 /* Returns 0; -1, and it's said. */
 static int connect_control(struct client *c)
 {
@@ -369,7 +358,7 @@ static int connect_control(struct client *c)
 	}
 	conn_param(&s->conn, bytes, &param);
 	why = dial_connect(&c->dial, c->id, &param, &event);
-	why = why ? rejection(&event, why) : conn_greet(&s->conn, event.data, event.length);
+	why = why ? conn_refusal(&event, why) : conn_greet(&s->conn, event.data, event.length);
 	if (why) {
 		cli_error(c->o->name, "%s: %s", c->dial.peer.text, why);
 		return -1;

@@ -27,16 +27,6 @@ struct server {
 	int64_t until; /* ms: the running test's messages should have come; 0: no END yet */
 };
 
-static void refuse(struct rdma_cm_id *id, enum wire_code reason)
-{
-	const struct wire_hello hello = {.role = WIRE_REFUSAL, .reason = reason};
-	uint8_t bytes[WIRE_HELLO];
-
-	wire_put_hello(bytes, &hello);
-	rdma_reject(id, bytes, sizeof bytes);
-	rdma_destroy_id(id);
-}
-
 /* ---- a test's connections ---- */
 
 /* Which link of which test asks here? NULL, and *wrong says why it's none. */
@@ -66,7 +56,7 @@ static void accept_link(struct perf_session *s, const struct cm_event *event)
 	struct perf_test *t;
 
 	if (!l) {
-		refuse(event->id, WIRE_BAD_MESSAGE);
+		conn_refuse(event->id, WIRE_BAD_MESSAGE);
 		return;
 	}
 	/* From here on the identifier is the test's. */
@@ -98,7 +88,7 @@ static void on_event(void *arg, const struct cm_event *event)
 	else if (!s->session && !s->request.id)
 		s->request = *event;
 	else
-		refuse(event->id, WIRE_BUSY);
+		conn_refuse(event->id, WIRE_BUSY);
 }
 
 /* ---- what the client asks for ---- */
@@ -297,7 +287,7 @@ static int serve(struct server *s, struct perf_session *session, const char *pee
 		session->conn.broken = true; /* nobody hears us */
 		perf_session_close(session);
 		s->session = NULL;
-		refuse(id, WIRE_NO_RESOURCES);
+		conn_refuse(id, WIRE_NO_RESOURCES);
 		return CLI_FAILED;
 	}
 	failed = attend(s, why, sizeof why) < 0;
@@ -321,7 +311,7 @@ static bool serve_request(struct server *s, int *status, bool *interrupted)
 		free(session);
 	} else {
 		cli_error(s->o->name, "%s: %s; refused", peer.text, wrong ? wrong : "no memory");
-		refuse(s->request.id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
+		conn_refuse(s->request.id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
 	}
 	s->request.id = NULL;
 	return !wrong;

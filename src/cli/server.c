@@ -45,16 +45,6 @@ static struct buffers *find_buffers(struct server *s, struct ibv_context *verbs)
 	return &s->buffers[s->devices++];
 }
 
-static void refuse(struct rdma_cm_id *id, enum wire_code reason)
-{
-	const struct wire_hello hello = {.role = WIRE_REFUSAL, .reason = reason};
-	uint8_t bytes[WIRE_HELLO];
-
-	wire_put_hello(bytes, &hello);
-	rdma_reject(id, bytes, sizeof bytes);
-	rdma_destroy_id(id);
-}
-
 /* Take the channel's events: a connection's go to it; who else wants to connect is refused. */
 static void take_events(void *arg)
 {
@@ -66,7 +56,7 @@ static void take_events(void *arg)
 		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST && !s->current && !s->request.id)
 			s->request = event;
 		else if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST)
-			refuse(event.id, WIRE_BUSY);
+			conn_refuse(event.id, WIRE_BUSY);
 		else if (s->current && event.id == s->current->conn->id)
 			conn_event(s->current->conn, &event);
 	}
@@ -138,7 +128,7 @@ static int serve_with(struct server *s, struct recv_file *f, const char *peer)
 
 	if (accept_sender(s, f, &c, peer)) {
 		conn_close(&c);
-		refuse(id, WIRE_NO_RESOURCES);
+		conn_refuse(id, WIRE_NO_RESOURCES);
 		return CLI_FAILED;
 	}
 	if (recv_file(f)) {
@@ -171,7 +161,7 @@ static bool serve(struct server *s, int *status, bool *interrupted)
 		*interrupted = f->interrupted;
 	} else {
 		cli_error(s->o->name, "%s: %s; refused", peer.text, wrong ? wrong : "no memory");
-		refuse(id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
+		conn_refuse(id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
 	}
 	s->current = NULL;
 	s->request.id = NULL;
