@@ -228,11 +228,16 @@ int sgp_post_recvv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl)
 				"receive: a datagram's first slice needs %d bytes for the "
 				"header before it",
 				SGP_GRH);
-	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
-		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	side = &ep->recv;
 	sgp_lock(&side->lock);
-	if (sgp_check_list(ep, sgl) || (!sgp_mode_is_ordinary() && sgp_check_post(sgl, true)))
+	if (sgp_check_list(ep, sgl))
+		goto out;
+	/* Only now: a list that was made before its memory was on the domain has its rights from there. */
+	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE)) {
+		sgp_set_error(EACCES, "receive: into memory that is registered for reading only");
+		goto out;
+	}
+	if (!sgp_mode_is_ordinary() && sgp_check_post(sgl, true))
 		goto out;
 	if (sgl->num_sge > side->max_sge || sgl->num_chunk > side->max_chunk) {
 		sgp_set_error(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d",

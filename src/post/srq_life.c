@@ -329,10 +329,10 @@ int sgp_srq_stats(struct sgp_srq *srq, struct sgp_srq_stats *stats)
 /* What can be refused before the device is asked. The lock is held. */
 static int check_post_locked(struct sgp_srq *srq, struct sgp_sgl *sgl)
 {
-	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
-		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	if (sgp_sgl_key(sgl, srq->pd_index, srq->side.pd_bit))
 		return -1;
+	if (!(sgl->access & IBV_ACCESS_LOCAL_WRITE))
+		return sgp_fail(EACCES, "receive: into memory that is registered for reading only");
 	if (sgl->num_sge > srq->side.max_sge || sgl->num_chunk > srq->side.max_chunk)
 		return sgp_fail(E2BIG, "%d SGEs and %d holds: a receive takes %d and %d",
 				sgl->num_sge, sgl->num_chunk, srq->side.max_sge,

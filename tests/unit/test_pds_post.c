@@ -209,6 +209,55 @@ START_TEST(test_made_on_none)
 }
 END_TEST
 
+/* Receives into memory that was got before the pool was on any domain. */
+START_TEST(test_received_where_none_was)
+{
+	struct rig_attr attr = {.pool = NULL, .cq_sge = 16, .max_sge = 8};
+	struct sgp_srq *shared;
+	struct rig rig;
+	struct rig_side *out, *in;
+	SGP_SGL(room, 8);
+	SGP_SGL(by_all, 8);
+	SGP_SGL(list, 8);
+
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+	make_pool(NULL);
+	ck_assert_int_eq(sgp_sgl_get(&room, pool, PAGE, 3, 0), 0);
+	ck_assert_int_eq(sgp_sgl_get(&by_all, pool, PAGE, 2, 0), 0);
+	/* Not on the endpoint's domain: that, and not its rights, is what is wrong with it. */
+	rig_open(&rig, &attr);
+	out = &rig.side[0];
+	in = &rig.side[1];
+	shared = sgp_srq_create(&(struct sgp_srq_attr){.pd = in->pd, .depth = 2, .max_sge = 2});
+	ck_assert_msg(shared != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_post_recvv(in->ep, &context, &room), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	ck_assert_int_eq(sgp_srq_post_recvv(shared, &context, &by_all), -1);
+	ck_assert_int_eq(errno, EXDEV);
+	ck_assert_int_eq(room.num_chunk + by_all.num_chunk, 5);
+
+	ck_assert_int_eq(sgp_pool_add_pd(pool, in->pd), 0);
+	ck_assert_int_eq(sgp_pool_add_pd(pool, out->pd), 0);
+	ck_assert_msg(!sgp_srq_post_recvv(shared, &context, &by_all), "%s", sgp_errmsg());
+	ck_assert_msg(!sgp_post_recvv(in->ep, &context, &room), "%s", sgp_errmsg());
+	fill_list(&list, 3, 5);
+	ck_assert_msg(!sgp_post_sendv(out->ep, &context, &list, IBV_SEND_SIGNALED), "%s",
+		      sgp_errmsg());
+	rig_reap(out, 1);
+	rig_reap(in, 1);
+	ck_assert_int_eq(in->wc[0].status, IBV_WC_SUCCESS);
+	expect_bytes(&in->wc[0].sgl, 0, 3, 5);
+	expect_keys_of(&in->wc[0].sgl, in);
+	sgp_sgl_clear(&in->wc[0].sgl);
+	ck_assert_int_eq(sgp_srq_destroy(shared), 0);
+	rig_close_ep(in);
+	rig_close_ep(out);
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, in->pd), 0);
+	ck_assert_int_eq(sgp_pool_remove_pd(pool, out->pd), 0);
+	rig_close(&rig);
+}
+END_TEST
+
 /* What one device brought goes on through the other, with a header in front. */
 START_TEST(test_forward)
 {
@@ -664,6 +713,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_two_devices);
 	tcase_add_test(tc, test_made_on_none);
+	tcase_add_test(tc, test_received_where_none_was);
 	tcase_add_test(tc, test_forward);
 	tcase_add_test(tc, test_split_and_handed_over);
 	tcase_add_test(tc, test_every_kind_of_list);
