@@ -31,9 +31,11 @@ static inline void sgp_hide_chunk(const struct sgp_chunk *chunk)
 		SGP_HIDE(chunk->addr, sgp_slab_of(chunk)->cut.size);
 }
 
+/* Whatever it is for now: it may have been hidden before a domain came by which peers reach it. */
 static inline void sgp_show_chunk(const struct sgp_chunk *chunk)
 {
-	if (SGP_ASAN && !sgp_is_for_peers(sgp_slab_of(chunk)))
+	(void)chunk; /* where there is no AddressSanitizer */
+	if (SGP_ASAN)
 		SGP_SHOW(chunk->addr, sgp_slab_of(chunk)->cut.size);
 }
 

@@ -209,6 +209,34 @@ START_TEST(test_windows_needed)
 END_TEST
 
 /* An add that fails at region k, for every k: exactly what was done is undone. */
+/*
+ * A domain may come whose device writes a READ's data as a peer would (iWARP): then too a chunk that
+ * was free is its owner's from its get on. Under AddressSanitizer a memset of it tells.
+ */
+START_TEST(test_sinks_of_reads_come_later)
+{
+	struct sgp_pool *sinks = make_pool(4, 4, SGP_POOL_READ_SINK);
+	struct sgp_chunk *chunk[4];
+
+	ck_assert_msg(sinks != NULL, "%s", sgp_errmsg());
+	chunk[0] = sgp_pool_get(sinks, PAGE, 0);
+	ck_assert_int_eq(sgp_chunk_access(chunk[0]) & IBV_ACCESS_REMOTE_WRITE, 0);
+	verbs[1]->device->transport_type = IBV_TRANSPORT_IWARP;
+	ck_assert_msg(!sgp_pool_add_pd(sinks, pd[0]), "%s", sgp_errmsg());
+	ck_assert(sgp_chunk_access(chunk[0]) & IBV_ACCESS_REMOTE_WRITE);
+	chunk[1] = sgp_pool_get(sinks, PAGE, 0);
+	ck_assert_int_eq(sgp_pool_get_bulk(sinks, PAGE, 0, chunk + 2, 2), 0);
+	for (int i = 0; i < 4; i++)
+		memset(sgp_chunk_addr(chunk[i]), i, PAGE);
+	sgp_chunk_put_bulk(chunk, 4);
+	ck_assert_int_eq(sgp_pool_get_bulk(sinks, PAGE, 0, chunk, 4), 0);
+	for (int i = 0; i < 4; i++)
+		memset(sgp_chunk_addr(chunk[i]), i, PAGE);
+	sgp_chunk_put_bulk(chunk, 4);
+	ck_assert_int_eq(sgp_pool_destroy(sinks), 0);
+}
+END_TEST
+
 START_TEST(test_add_fails_at_each_region)
 {
 	struct sgp_chunk *chunk = sgp_pool_get(pool, 1, 0);
@@ -427,6 +455,7 @@ int main(void)
 	tcase_add_test(tc, test_refusals);
 	tcase_add_test(tc, test_max_mr_size);
 	tcase_add_test(tc, test_windows_needed);
+	tcase_add_test(tc, test_sinks_of_reads_come_later);
 	tcase_add_test(tc, test_add_fails_at_each_region);
 	tcase_add_test(tc, test_add_fails_twice);
 	tcase_add_test(tc, test_growth_fails_at_each_domain);
