@@ -110,11 +110,49 @@ void sgp_sgl_cut(struct sgp_sgl *sgl, uint64_t length)
 		sgp_sgl_reset(sgl); /* domains and rights of what it had bind it no more */
 }
 
+/* Whether the list holds the memory that the SGE begins in. */
+static bool has_hold_of(const struct sgp_sgl *sgl, const struct ibv_sge *sge)
+{
+	for (int i = 0; i < sgl->num_chunk; i++)
+		if (sge->addr - (uintptr_t)sgl->chunk[i]->addr < sgl->chunk[i]->size)
+			return true;
+	return false;
+}
+
+/* The list has lost some of what it was made of: what that alone had brought is not said of the rest. */
+static void restate(struct sgp_sgl *sgl)
+{
+	bool foreign = false;
+
+	if (!sgl->num_chunk && !sgl->num_sge) {
+		sgp_sgl_reset(sgl);
+		return;
+	}
+	sgl->pds = UINT64_MAX;
+	sgl->access = UINT32_MAX;
+	for (int i = 0; i < sgl->num_chunk; i++) {
+		sgl->pds &= sgp_chunk_pds(sgl->chunk[i]);
+		sgl->access &= sgp_chunk_access(sgl->chunk[i]);
+	}
+	if (!(sgl->flags & SGP_SGL_FOREIGN))
+		return;
+	for (int i = 0; i < sgl->num_sge && !foreign; i++)
+		foreign = !has_hold_of(sgl, &sgl->sge[i]);
+	if (foreign)
+		return;
+	sgl->flags &= ~(uint32_t)SGP_SGL_FOREIGN;
+	/* What came as foreign may be held by another slice: it has no key yet. */
+	sgl->keys = 0;
+}
+
 int sgp_sgl_trim(struct sgp_sgl *sgl, uint64_t length)
 {
 	if (!sgl || length > sgl->length)
 		return sgp_fail(EINVAL, "trim: the list is shorter");
+	if (length == sgl->length)
+		return 0;
 	sgp_sgl_cut(sgl, length);
+	restate(sgl);
 	return 0;
 }
 
@@ -155,8 +193,8 @@ int sgp_sgl_split(struct sgp_sgl *sgl, uint64_t length, struct sgp_sgl *dst)
 	dst->keys = sgl->keys;
 	dst->access = sgl->access;
 	dst->flags = sgl->flags;
-	sgp_sgl_cut(sgl, length);
-	return 0;
+	restate(dst);
+	return sgp_sgl_trim(sgl, length);
 }
 
 /* ---- in one piece ---- */

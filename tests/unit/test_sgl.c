@@ -419,6 +419,51 @@ static void check_model(const struct model *m)
 		}
 }
 
+/* What is not in a list any more binds it no more: foreign memory, or what may only be read. */
+START_TEST(a_part_is_bound_by_what_it_has)
+{
+	static char header[16], file[4096] __attribute__((aligned(4096)));
+	struct sgp_import *read_only = sgp_pool_import(
+		pool, &(struct sgp_import_attr){
+			      .addr = file, .length = sizeof file, .flags = SGP_IMPORT_READ_ONLY});
+	SGP_SGL(sgl, 4);
+	SGP_SGL(rest, 4);
+
+	ck_assert_msg(read_only != NULL, "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_sgl_append_foreign(&sgl, header, 16), 0);
+	ck_assert_int_eq(add(&sgl, 0, 0, 100), 0);
+	ck_assert_int_eq(sgp_sgl_split(&sgl, 16, &rest), 0);
+	ck_assert_uint_eq(sgl.flags, SGP_SGL_FOREIGN);
+	ck_assert_uint_eq(rest.flags, 0);
+	sgp_sgl_clear(&sgl);
+
+	/* Cut off at the end, it is gone too; of a list that has all of it, all is as it was. */
+	ck_assert_int_eq(sgp_sgl_append_foreign(&rest, header, 16), 0);
+	ck_assert_int_eq(sgp_sgl_trim(&rest, 116), 0);
+	ck_assert_uint_eq(rest.flags, SGP_SGL_FOREIGN);
+	ck_assert_int_eq(sgp_sgl_trim(&rest, 50), 0);
+	ck_assert_uint_eq(rest.flags, 0);
+	ck_assert_int_eq(sgp_sgl_key(&rest, sgp_pd_find(pd), sgp_pd_bit(sgp_pd_find(pd))), 0);
+	ck_assert_uint_eq(rest.sge[0].lkey, sgp_chunk_lkey(chunks[0]));
+	sgp_sgl_clear(&rest);
+
+	ck_assert_int_eq(sgp_sgl_append_region(&sgl, read_only, 0, 64), 0);
+	ck_assert_int_eq(add(&sgl, 1, 0, 100), 0);
+	ck_assert_int_eq(sgl.access & IBV_ACCESS_LOCAL_WRITE, 0);
+	ck_assert_int_eq(sgp_sgl_split(&sgl, 64, &rest), 0);
+	ck_assert_int_eq(sgl.access & IBV_ACCESS_LOCAL_WRITE, 0);
+	ck_assert(rest.access & IBV_ACCESS_LOCAL_WRITE);
+	sgp_sgl_clear(&rest);
+
+	/* Nothing goes over: the list is as a new one. */
+	ck_assert_int_eq(sgp_sgl_split(&sgl, 64, &rest), 0);
+	ck_assert_int_eq(rest.num_sge + rest.num_chunk, 0);
+	ck_assert(rest.pds == UINT64_MAX && rest.keys == UINT64_MAX && rest.access == UINT32_MAX);
+	sgp_sgl_clear(&sgl);
+	ck_assert_int_eq(sgp_pool_unimport(pool, read_only), 0);
+}
+END_TEST
+
 START_TEST(random_edits_describe_the_right_bytes)
 {
 	static struct model m[3];
@@ -528,6 +573,7 @@ int main(void)
 	tcase_add_test(tc, case_14_memory_of_two_registrations_is_two_sges);
 	tcase_add_test(tc, chunks_as_a_list_are_all_or_none);
 	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
+	tcase_add_test(tc, a_part_is_bound_by_what_it_has);
 	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 9);
 	return suite_run(suite);
 }
