@@ -313,6 +313,10 @@ static int64_t append_body(struct mqr_conn *c, struct sgp_sgl *list, int max_sge
 {
 	uint64_t done = 0;
 
+	/* All of it at once, as it is: the usual case. */
+	if (from == 0 && n == body->length && list->num_sge + body->num_sge <= max_sge &&
+	    list->num_chunk + body->num_chunk <= list->max_chunk)
+		return sgp_sgl_clone(list, body) ? -1 : (int64_t)n;
 	for (int i = 0; i < body->num_sge && done < n; i++) {
 		const struct ibv_sge *sge = &body->sge[i];
 		uint64_t take;
