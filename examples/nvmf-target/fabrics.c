@@ -106,7 +106,9 @@ static void connect_data(struct request *r)
 
 	_Static_assert(sizeof *data == WIRE_CONNECT_DATA, "Connect's data");
 	data = (const void *)(uintptr_t)r->data.sge[0].addr;
-	if (!is_text(data->subsysnqn, NVMF_NQN_SIZE + 1))
+	if (q->ctrl) /* another one was faster, whose data was on its way at the same time */
+		queue_respond(r, NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
+	else if (!is_text(data->subsysnqn, NVMF_NQN_SIZE + 1))
 		refuse(r, AT_SUBNQN);
 	else if (!is_text(data->hostnqn, NVMF_NQN_SIZE + 1))
 		refuse(r, AT_HOSTNQN);

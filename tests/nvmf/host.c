@@ -316,8 +316,7 @@ int host_do(struct host *h, const struct wire_command *cmd, struct wire_response
 
 /* ---- controllers ---- */
 
-int host_join(struct host *h, uint16_t qid, const char *subnqn, uint16_t cntlid,
-	      struct wire_response *response)
+struct wire_command host_joining(struct host *h, uint16_t qid, const char *subnqn, uint16_t cntlid)
 {
 	struct wire_command cmd =
 		host_command(h, nvme_admin_fabrics, WIRE_FABRICS_CONNECT, 0, WIRE_CONNECT_DATA);
@@ -330,6 +329,14 @@ int host_join(struct host *h, uint16_t qid, const char *subnqn, uint16_t cntlid,
 	strcpy(data->subsysnqn, subnqn);
 	cmd.cdw10 = htole32((uint32_t)qid << 16);
 	cmd.cdw11 = htole32(h->depth - 1u);
+	return cmd;
+}
+
+int host_join(struct host *h, uint16_t qid, const char *subnqn, uint16_t cntlid,
+	      struct wire_response *response)
+{
+	struct wire_command cmd = host_joining(h, qid, subnqn, cntlid);
+
 	return host_do(h, &cmd, response);
 }
 

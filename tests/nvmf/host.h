@@ -75,6 +75,7 @@ bool host_wait(struct host *h, struct wire_response *response);
 int host_do(struct host *h, const struct wire_command *cmd, struct wire_response *response);
 
 /* Fabrics Connect with this subsystem name, for a controller or (on an I/O queue) of cntlid. */
+struct wire_command host_joining(struct host *h, uint16_t qid, const char *subnqn, uint16_t cntlid);
 int host_join(struct host *h, uint16_t qid, const char *subnqn, uint16_t cntlid,
 	      struct wire_response *response);
 

@@ -452,6 +452,36 @@ START_TEST(test_connects)
 }
 END_TEST
 
+/* Of several Connects on their way at once one makes a controller. */
+START_TEST(test_connects_at_once)
+{
+	struct wire_response response;
+	struct wire_command cmd;
+	struct host h;
+
+	start("32");
+	for (int turn = 0; turn < 20; turn++) {
+		int made = 0, refused = 0;
+
+		host_open(&h, 0, HOST_DEPTH);
+		for (int i = 0; i < 8; i++) {
+			cmd = host_joining(&h, 0, TARGET_NQN, WIRE_CNTLID_ANY);
+			host_send(&h, &cmd, 0, 0);
+		}
+		for (int i = 0; i < 8; i++) {
+			ck_assert(host_wait(&h, &response));
+			made += !response.status;
+			refused += (le16toh(response.status) >> 1 & ~NVME_SC_DNR) ==
+				   NVME_SC_CMD_SEQ_ERROR;
+		}
+		ck_assert_int_eq(made, 1);
+		ck_assert_int_eq(refused, 7);
+		host_close(&h);
+	}
+	finish();
+}
+END_TEST
+
 START_TEST(test_discovery)
 {
 	const struct nvmf_discovery_log *log;
@@ -608,6 +638,7 @@ static Suite *suite(void)
 	tcase_set_timeout(work, 60);
 	tcase_add_test(doors, test_private_data);
 	tcase_add_test(doors, test_connects);
+	tcase_add_test(doors, test_connects_at_once);
 	tcase_add_test(doors, test_discovery);
 	tcase_add_test(doors, test_more_than_memory);
 	tcase_set_timeout(doors, 60);
