@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What bench.sh measured, as a table for README.md or as JSON.
 
-Usage: bench.py [--json] DIR, where DIR has KIND.WORKLOAD.ROUND.fio (fio's JSON) and .ticks ("TARGET
-MACHINE": clock ticks of 10 ms that the target and the whole machine were busy). Medians over the
-rounds; the ratio is the median of the ratios within a round.
+Usage: bench.py [--json] DIR, where DIR has WORKLOAD.fio (fio's JSON, its jobs named
+WORKLOAD.KIND.ROUND) and of each job JOB.prerun.txt and JOB.postrun.txt, what ticks.awk said before
+and after it. Medians over the rounds; the ratio is the median of the ratios within a round.
 """
 import glob
 import json
@@ -14,27 +14,38 @@ import sys
 TICK_US = 10000
 
 
-def read_run(path):
-    with open(path, encoding="ascii") as f:
-        text = f.read()
-    job = json.loads(text[text.index("{"):])["jobs"][0]
+def read_ticks(path):
+    with open(path, encoding="utf-8") as f:
+        words = f.read().splitlines()[-1].split()
+    return dict(zip(("ours", "nvmet", "machine"), map(int, words)))
+
+
+def read_job(folder, job, kind):
     side = job["read"] if job["read"]["total_ios"] else job["write"]
-    with open(path[: -len("fio")] + "ticks", encoding="ascii") as f:
-        target, machine = (int(word) * TICK_US for word in f.read().split())
+    name = os.path.join(folder, job["jobname"])
+    before, after = read_ticks(name + ".prerun.txt"), read_ticks(name + ".postrun.txt")
+
+    def cpu(what):
+        return (after[what] - before[what]) * TICK_US / side["total_ios"]
+
     return {
         "iops": side["iops"],
         "latency_us": side["lat_ns"]["mean"] / 1000,
         "p99_us": side["clat_ns"]["percentile"]["99.000000"] / 1000,
-        "target_us": target / side["total_ios"],
-        "machine_us": machine / side["total_ios"],
+        "target_us": cpu(kind),
+        "machine_us": cpu("machine"),
     }
 
 
 def read_all(folder):
     runs = {}
     for path in glob.glob(os.path.join(folder, "*.fio")):
-        kind, workload, number, _ = os.path.basename(path).split(".")
-        runs.setdefault(workload, {}).setdefault(int(number), {})[kind] = read_run(path)
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        for job in json.loads(text[text.index("{"):])["jobs"]:
+            workload, kind, number = job["jobname"].split(".")
+            rounds = runs.setdefault(workload, {})
+            rounds.setdefault(int(number), {})[kind] = read_job(folder, job, kind)
     return runs
 
 

@@ -7,13 +7,13 @@
 #
 #	scripts/vm --timeout 3600 -- examples/nvmf-target/bench.sh \
 #		build/release/examples/nvmf-target/sgpool-nvmf-target [--rounds N] [--seconds N] \
-#		[--only PATTERN] [--json]
+#		[--only REGEX] [--json]
 set -uo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 export SGP_NVMF=$1
 shift
-rounds=5 seconds=4 only='' json=()
+rounds=9 seconds=2 only='' json=()
 while (($#)); do
 	case $1 in
 	--rounds) rounds=$2 && shift ;;
@@ -58,44 +58,27 @@ set_up_all() {
 	set_up ours && set_up nvmet
 }
 
-# Clock ticks (of 10 ms) of the target so far: our process, or the kernel's workers, in which
-# nvmet_rdma handles its completions. What rxe does in soft interrupts is in neither.
-# shellcheck disable=SC2154 # target is nvmf-lib.sh's
-target_ticks() { # KIND
-	case $1 in
-	ours) awk '{ print $14 + $15 }' "/proc/$target/stat" ;;
-	nvmet) cat /proc/[0-9]*/stat 2>/dev/null | awk '/\(kworker/ { sub(/.*\) /, ""); n += $12 + $13 }
-		END { print n }' ;;
-	esac
-}
+# All rounds of a workload are one fio, whose jobs follow each other: to start it takes longer, in
+# emulation, than a job does. It runs ticks.awk before and after each.
+measure() { # NAME OPTION...
+	local round kinds kind ticks
+	local -a jobs=()
 
-# Clock ticks that the machine was not idle.
-machine_ticks() {
-	awk '$1 == "cpu" { print $2 + $3 + $4 + $7 + $8 }' /proc/stat
-}
-
-run() { # KIND ROUND NAME OPTION...
-	local kind=$1 out=$1.$3.$2 before_target before_machine
-
-	before_target=$(target_ticks "$kind")
-	before_machine=$(machine_ticks)
-	fio --filename="${disk[$kind]}" --direct=1 --ioengine=libaio --time_based \
-		--runtime="$seconds" --size=256m --output="$out.fio" --output-format=json \
-		"${@:4}" --name="$3" || return 1
-	echo "$(($(target_ticks "$kind") - before_target))" \
-		"$(($(machine_ticks) - before_machine))" >"$out.ticks"
-}
-
-rounds_of() { # NAME OPTION...
-	local round kinds kind
-
+	# shellcheck disable=SC2154 # nvmf-lib.sh has it
+	ticks="awk -v pid=$target -f $here/ticks.awk /proc/stat /proc/[0-9]*/stat"
 	for ((round = 1; round <= rounds; round++)); do
 		kinds="ours nvmet"
 		((round % 2)) || kinds="nvmet ours"
 		for kind in $kinds; do
-			run "$kind" "$round" "$@" || return 1
+			jobs+=(--name="$1.$kind.$round" --filename="${disk[$kind]}" --stonewall)
 		done
 	done
+	fio --direct=1 --ioengine=libaio --time_based --runtime="$seconds" --size=192m \
+		--exec_prerun="$ticks" --exec_postrun="$ticks" --output="$1.fio" \
+		--output-format=json "${@:2}" "${jobs[@]}" || return 1
+	# One can see how far it is.
+	echo "$SECONDS s: $1" >&2
+	python3 "$here/bench.py" . >&2
 }
 
 if ! set_up_all >&2; then
@@ -104,7 +87,7 @@ if ! set_up_all >&2; then
 fi
 for workload in "${workloads[@]}"; do
 	read -r -a words <<<"$workload"
-	[[ ${words[0]} == *"$only"* ]] || continue
-	rounds_of "${words[@]}" || exit 1
+	[[ ${words[0]} =~ $only ]] || continue
+	measure "${words[@]}" || exit 1
 done
 python3 "$here/bench.py" "${json[@]}" .
