@@ -118,7 +118,7 @@ int broker_open(struct broker *broker, const struct settings *settings)
 	*broker = (struct broker){.settings = *settings, .budget.limit = memory / 4};
 	if (memory_open(&broker->memory, pool_mib(settings), NULL))
 		return -1;
-	if (retained_open(&broker->retained, &broker->budget, memory / 2))
+	if (retained_open(&broker->retained, &broker->budget, broker->memory.pool))
 		goto close_memory;
 	if (registry_open(&broker->registry, &broker->budget))
 		goto close_retained;

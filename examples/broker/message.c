@@ -27,6 +27,8 @@ struct message *message_create(struct budget *budget, const struct mqtt_publish 
 		budget_free(budget, m, bytes);
 		return NULL;
 	}
+	for (int i = 0; i < m->payload.num_chunk; i++)
+		m->chunk_bytes += sgp_chunk_size(m->payload.chunk[i]);
 	memcpy(topic, publish->topic.p, publish->topic.n);
 	m->topic = (struct mqtt_bytes){.p = topic, .n = publish->topic.n};
 	m->qos = publish->qos;

@@ -22,6 +22,7 @@ struct message {
 	uint64_t publisher;    /* session that sent it */
 	uint64_t retain_order; /* among all that were retained, from 1 on; 0: not */
 	size_t bytes;          /* of this structure, with its arrays */
+	size_t chunk_bytes;    /* of its chunks, which it may share with others */
 	struct mqtt_bytes topic;
 	struct sgp_sgl payload; /* sge, chunk, the caller's memory and the topic stand behind */
 	void *extra;
@@ -37,10 +38,10 @@ struct message *message_create(struct budget *budget, const struct mqtt_publish 
 void message_ref(struct message *message);
 void message_put(struct message *message); /* NULL does nothing */
 
-/* What it takes of memory, its payload's and its own. */
+/* What it may keep of memory by itself: a short one the whole chunk that it's in. */
 static inline size_t message_cost(const struct message *message)
 {
-	return message->bytes + message->payload.length;
+	return message->bytes + message->chunk_bytes;
 }
 
 #endif

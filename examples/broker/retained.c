@@ -2,11 +2,15 @@
 /* The retained messages, see retained.h. */
 #include "retained.h"
 
-int retained_open(struct retained *retained, struct budget *budget, size_t max_bytes)
+int retained_open(struct retained *retained, struct budget *budget, struct sgp_pool *pool)
 {
-	*retained = (struct retained){.max_bytes = max_bytes};
-	if (topics_open(&retained->topics, budget))
+	*retained = (struct retained){.messages = 0};
+	if (pins_open(&retained->pins, budget, pool))
 		return -1;
+	if (topics_open(&retained->topics, budget)) {
+		pins_close(&retained->pins);
+		return -1;
+	}
 	pthread_mutex_init(&retained->lock, NULL);
 	return 0;
 }
@@ -18,7 +22,7 @@ static struct message *take(struct retained *retained, struct topic_node *node)
 	if (old) {
 		node->value = NULL;
 		retained->messages--;
-		retained->bytes -= message_cost(old);
+		pins_remove(&retained->pins, &old->payload);
 	}
 	return old;
 }
@@ -32,34 +36,44 @@ void retained_close(struct retained *retained)
 {
 	topics_each(&retained->topics, drop, retained);
 	topics_close(&retained->topics);
+	pins_close(&retained->pins);
 	pthread_mutex_destroy(&retained->lock);
+}
+
+/* The node that keeps it from now on; NULL when it can't be kept. */
+static struct topic_node *keep(struct retained *retained, struct message *message)
+{
+	struct topic_node *node;
+
+	if (!topics_can_hold(message->topic) || pins_add(&retained->pins, &message->payload))
+		return NULL;
+	node = topics_add(&retained->topics, message->topic);
+	if (!node) {
+		pins_remove(&retained->pins, &message->payload);
+		return NULL;
+	}
+	message_ref(message);
+	node->value = message;
+	retained->messages++;
+	return node;
 }
 
 /* Returns what was there before, for the caller to put without the lock. */
 static struct message *replace(struct retained *retained, struct message *message)
 {
-	const size_t cost = message_cost(message);
 	struct topic_node *node = topics_find(&retained->topics, message->topic);
 	struct message *old = take(retained, node);
 
-	if (!message->payload.length) { /* [MQTT-3.3.1-10], [MQTT-3.3.1-11] */
-		if (node)
-			topics_prune(&retained->topics, node);
-		return old;
-	}
-	if (retained->bytes + cost > retained->max_bytes || !topics_can_hold(message->topic) ||
-	    !(node = topics_add(&retained->topics, message->topic))) {
-		/* The old one is not the topic's last message any more. */
-		node = topics_find(&retained->topics, message->topic);
-		if (node)
-			topics_prune(&retained->topics, node);
+	/* An empty one removes the topic's [MQTT-3.3.1-10], [MQTT-3.3.1-11]. */
+	if (message->payload.length) {
+		if (keep(retained, message))
+			return old;
+		/* Nor is the old one the topic's last message any more. */
 		retained->refused++;
-		return old;
+		node = topics_find(&retained->topics, message->topic);
 	}
-	message_ref(message);
-	node->value = message;
-	retained->messages++;
-	retained->bytes += cost;
+	if (node)
+		topics_prune(&retained->topics, node);
 	return old;
 }
 
@@ -103,7 +117,7 @@ void retained_numbers(struct retained *retained, size_t *messages, size_t *bytes
 {
 	pthread_mutex_lock(&retained->lock);
 	*messages = retained->messages;
-	*bytes = retained->bytes;
+	*bytes = pins_bytes(&retained->pins);
 	*refused = retained->refused;
 	pthread_mutex_unlock(&retained->lock);
 }

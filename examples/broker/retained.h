@@ -13,18 +13,20 @@
 #include <pthread.h>
 
 #include "message.h"
+#include "pins.h"
 #include "topics.h"
 
 struct retained {
 	pthread_mutex_t lock;
 	struct topics topics;
-	size_t messages, bytes, max_bytes;
+	struct pins pins;
+	size_t messages;
 	uint64_t order;   /* of the last one */
-	uint64_t refused; /* not kept: above max_bytes, no memory, or too many levels */
+	uint64_t refused; /* not kept: too much memory (pins.h), or too many levels */
 };
 
-/* Returns 0; -1 with ENOMEM. */
-int retained_open(struct retained *retained, struct budget *budget, size_t max_bytes);
+/* pool: where messages are. Returns 0; -1 with ENOMEM. */
+int retained_open(struct retained *retained, struct budget *budget, struct sgp_pool *pool);
 void retained_close(struct retained *retained);
 
 /*
@@ -40,6 +42,7 @@ void retained_set(struct retained *retained, struct message *message);
 uint64_t retained_match(struct retained *retained, struct mqtt_bytes filter,
 			void (*found)(void *arg, struct message *message), void *arg);
 
+/* bytes: of the chunks that they keep. */
 void retained_numbers(struct retained *retained, size_t *messages, size_t *bytes,
 		      uint64_t *refused);
 

@@ -150,7 +150,7 @@ static void put_memory(struct http *h)
 
 	retained_numbers(&broker->retained, &messages, &bytes, &refused);
 	put_one(h, "retained_messages", "gauge", "Retained messages.", messages);
-	put_one(h, "retained_bytes", "gauge", "Bytes of retained messages.", bytes);
+	put_one(h, "retained_bytes", "gauge", "Bytes of the chunks that they keep.", bytes);
 	put_one(h, "retained_refused_total", "counter", "Messages that could not be retained.",
 		refused);
 	put_one(h, "described_bytes", "gauge", "Memory beside the pool, of messages and sessions.",

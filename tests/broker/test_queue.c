@@ -125,12 +125,12 @@ END_TEST
 
 START_TEST(test_limits)
 {
-	const struct queue_limits limits = {.messages = 3, .bytes = 10000};
+	const struct queue_limits limits = {.messages = 3, .bytes = 14000};
 
 	ck_assert(!queue_full(&queue, &limits, 1 << 30)); /* one is never too much */
-	push(4000, 0);
-	ck_assert(!queue_full(&queue, &limits, 4000));
-	ck_assert(queue_full(&queue, &limits, 6000));
+	push(10, 0); /* which counts as its chunk, and its structure */
+	ck_assert(!queue_full(&queue, &limits, 9000));
+	ck_assert(queue_full(&queue, &limits, 10000));
 	push(10, 0);
 	ck_assert(!queue_full(&queue, &limits, 10));
 	push(10, 0);

@@ -224,7 +224,7 @@ static void open_retained(void)
 	budget = (struct budget){.limit = 1 << 20};
 	pool = sgp_pool_create(NULL, &attr);
 	ck_assert_ptr_nonnull(pool);
-	ck_assert_int_eq(retained_open(&retained, &budget, 16384), 0);
+	ck_assert_int_eq(retained_open(&retained, &budget, pool), 0);
 }
 
 static void close_retained(void)
@@ -296,35 +296,71 @@ START_TEST(test_retained)
 	ck_assert_uint_eq(sum_of("#", &order), 100);
 	retained_numbers(&retained, &messages, &bytes, &refused);
 	ck_assert_uint_eq(messages, 2);
-	ck_assert_uint_gt(bytes, 1100);
+	ck_assert_uint_eq(bytes, 2 * 4096);
 	ck_assert_uint_eq(refused, 0);
 }
 END_TEST
 
+/* Half of the chunks may be kept: 16. */
 START_TEST(test_retained_limit)
 {
 	uint64_t order, refused;
 	size_t messages, bytes;
 	char topic[2 * TOPIC_LEVELS];
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 20; i++) {
 		sprintf(topic, "t/%d", i);
 		retain(topic, 4000);
 	}
 	retained_numbers(&retained, &messages, &bytes, &refused);
-	ck_assert_uint_lt(messages, 5);
-	ck_assert_uint_eq(messages + refused, 5);
-	ck_assert_uint_eq(live(), messages);
-	/* A smaller one replaces; one that is not kept takes the old one with it. */
+	ck_assert_uint_eq(messages, 16);
+	ck_assert_uint_eq(refused, 4);
+	ck_assert_uint_eq(bytes, 16 * 4096);
+	ck_assert_uint_eq(live(), 16);
+	/* One replaces another; one that can't be kept takes the topic's old one with it. */
 	retain("t/0", 1);
 	ck_assert_uint_eq(sum_of("t/0", &order), 1);
-	retain("t/4", 4000);
-	retain("t/0", 4096);
+	retained.pins.classes[0].max_bytes = 15 * 4096;
+	retain("t/0", 2);
 	ck_assert_uint_eq(sum_of("t/0", &order), 0);
 	memset(topic, '/', sizeof topic - 1);
 	topic[sizeof topic - 1] = 0;
+	retain("t/1", 0);
 	retain(topic, 1);
 	ck_assert_uint_eq(sum_of(topic, &order), 0);
+	ck_assert_uint_eq(live(), 14);
+}
+END_TEST
+
+/* Many in one chunk are that chunk, as long as one of them stays. */
+START_TEST(test_retained_shared)
+{
+	struct sgp_chunk *chunk = sgp_pool_get(pool, 4096, 0);
+	char topic[16];
+
+	for (size_t i = 0; i < 40; i++) {
+		struct mqtt_publish publish = {.retain = true};
+		struct message *m;
+		SGP_SGL(sgl, 1);
+
+		sprintf(topic, "t/%zu", i);
+		publish.topic = text(topic);
+		sgp_chunk_ref(chunk);
+		ck_assert_int_eq(sgp_sgl_append(&sgl, chunk, i * 100, 100), 0);
+		m = message_create(&budget, &publish, &sgl, 0);
+		retained_set(&retained, m);
+		message_put(m);
+		ck_assert_uint_eq(pins_bytes(&retained.pins), 4096);
+	}
+	sgp_chunk_put(chunk);
+	for (size_t i = 0; i < 40; i++) {
+		ck_assert_uint_eq(pins_bytes(&retained.pins), 4096);
+		ck_assert_uint_eq(live(), 1);
+		sprintf(topic, "t/%zu", i);
+		retain(topic, 0);
+	}
+	ck_assert_uint_eq(pins_bytes(&retained.pins), 0);
+	ck_assert_uint_eq(live(), 0);
 }
 END_TEST
 
@@ -375,6 +411,7 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(tc, open_retained, close_retained);
 	tcase_add_test(tc, test_retained);
 	tcase_add_test(tc, test_retained_limit);
+	tcase_add_test(tc, test_retained_shared);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("identifiers");
 	tcase_add_test(tc, test_registry);
