@@ -12,6 +12,8 @@
 
 int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
 {
+	if (sgp_check_fork())
+		return -1;
 	if (!ep || !event)
 		return sgp_fail(EINVAL, "event: an endpoint and an event are needed");
 	switch (event->event) {

@@ -136,6 +136,8 @@ static int queue_calls(struct inherited *in)
 	struct sgp_cq_attr cq = {.cqe = 4};
 	struct sgp_ep_attr ep = {.cq = side->cq, .pd = side->pd};
 	struct sgp_srq_attr srq = {.pd = side->pd, .depth = 1};
+	struct rdma_cm_event told = {.event = RDMA_CM_EVENT_DISCONNECTED};
+	struct ibv_async_event event = {.event_type = IBV_EVENT_DEVICE_FATAL};
 	struct sgp_ep_info info;
 	struct sgp_ep_stats stats;
 	SGP_SGL(sgl, 1);
@@ -156,6 +158,8 @@ static int queue_calls(struct inherited *in)
 	REFUSED(sgp_ep_query(side->ep, &info) == -1);
 	REFUSED(sgp_cancel(side->ep, NULL) == -1);
 	REFUSED(sgp_ep_reset(side->ep) == -1);
+	REFUSED(sgp_ep_event(side->ep, &told) == -1);
+	REFUSED(sgp_cq_event(side->cq, &event) == -1);
 	REFUSED(sgp_ep_refill(side->ep) == -1);
 	REFUSED(!sgp_srq_create(&srq));
 	REFUSED(sgp_ep_stats(side->ep, &stats) == -1);
