@@ -93,6 +93,49 @@ START_TEST(an_unsignalled_send_gives_no_completion_but_comes_home)
 }
 END_TEST
 
+static void many_holds(struct rig_side *side, struct sgp_ep_attr *ep)
+{
+	(void)side;
+	ep->max_chunk = 300;
+}
+
+/* More than a poll gives back at a time, of one message and of several together. */
+START_TEST(many_holds_come_home_in_one_poll)
+{
+	static const int holds[] = {100, 1, 100, 300, 3, 192, 193, 7};
+	const int n = sizeof holds / sizeof holds[0];
+	struct rig rig;
+	struct rig_side *a = &rig.side[0], *b = &rig.side[1];
+
+	rig_open(&rig,
+		 &(struct rig_attr){
+			 .chunk_size = 64, .chunks = 1024, .cq_sge = 300, .tune = many_holds});
+	for (int round = 0; round < 3; round++) {
+		SGP_SGL(sgl, 300);
+		int live = 0, signalled = 0;
+
+		for (int i = 0; i < n; i++) {
+			/* The last one, whose completion is last, and every third of the others. */
+			int flags = i == n - 1 || i % 3 == round ? IBV_SEND_SIGNALED : 0;
+
+			rig_post_recv(b, NULL);
+			ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, i), 0, 10), 0);
+			for (int j = 1; j < holds[i]; j++)
+				ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, i), 0, 0), 0);
+			ck_assert_msg(!sgp_post_sendv(a->ep, &context[i], &sgl, flags), "%s",
+				      sgp_errmsg());
+			live += holds[i];
+			signalled += flags != 0;
+		}
+		rig_check_live(a, (uint64_t)live);
+		rig_reap(b, n);
+		rig_reap(a, signalled);
+		rig_check_live(a, 0);
+	}
+	rig_close(&rig);
+}
+END_TEST
+
 START_TEST(an_empty_send_arrives_as_an_empty_list)
 {
 	struct rig rig;
@@ -655,6 +698,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, a_message_arrives_and_every_chunk_comes_home);
 	tcase_add_test(tc, an_unsignalled_send_gives_no_completion_but_comes_home);
+	tcase_add_test(tc, many_holds_come_home_in_one_poll);
 	tcase_add_test(tc, an_empty_send_arrives_as_an_empty_list);
 	tcase_add_test(tc, what_a_completion_holds_is_dropped_when_it_is_used_again);
 	tcase_add_test(tc, case_52b_a_chunk_in_flight_is_not_handed_out);
