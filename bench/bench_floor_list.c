@@ -12,3 +12,16 @@ __attribute__((visibility("default"))) void bench_floor_call_give(struct bench_f
 {
 	bench_floor_give(list, chunk);
 }
+
+__attribute__((visibility("default"))) void *
+bench_floor_call_take_nothing(struct bench_floor_list *list)
+{
+	return list->memory;
+}
+
+__attribute__((visibility("default"))) void
+bench_floor_call_give_nothing(struct bench_floor_list *list, void *chunk)
+{
+	(void)list;
+	(void)chunk;
+}

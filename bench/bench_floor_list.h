@@ -28,4 +28,8 @@ static inline void bench_floor_give(struct bench_floor_list *list, void *chunk)
 void *bench_floor_call_take(struct bench_floor_list *list);
 void bench_floor_call_give(struct bench_floor_list *list, void *chunk);
 
+/* The calls without what they do: always the same chunk. */
+void *bench_floor_call_take_nothing(struct bench_floor_list *list);
+void bench_floor_call_give_nothing(struct bench_floor_list *list, void *chunk);
+
 #endif

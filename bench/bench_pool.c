@@ -8,7 +8,7 @@
 #include "bench_pool.h"
 
 /* Constants of other files can't be in an initialiser of this one. */
-static struct bench_contender any_thread[6], one_thread[9], in_bulk[6];
+static struct bench_contender any_thread[6], one_thread[11], in_bulk[6];
 static struct bench_contender checked[4];
 
 static const struct bench_case cases[] = {
@@ -32,8 +32,8 @@ static const struct bench bench = {
 	.name = "bench_pool",
 	.about = "What a chunk costs to get and to put, against DPDK's mempool, UCX's mpool, "
 		 "jemalloc\n"
-		 "and a bare list (inline, and by two calls). ns and instructions are for one get "
-		 "and one put.\n",
+		 "and floors: a bare list (inline, and by two calls), the two calls alone, a stack of\n"
+		 "descriptors. ns and instructions are for one get and one put.\n",
 	.cases = cases,
 	.sizes = sizes,
 };
@@ -50,6 +50,8 @@ int main(int argc, char **argv)
 	one_thread[n++] = bench_pool_ucx;
 	one_thread[n++] = bench_pool_floor;
 	one_thread[n++] = bench_pool_floor_call;
+	one_thread[n++] = bench_pool_floor_empty;
+	one_thread[n++] = bench_pool_floor_stack;
 	in_bulk[0] = bench_pool_bulk;
 	in_bulk[1] = bench_pool_dpdk;
 	in_bulk[2] = bench_pool_ucx_spin;

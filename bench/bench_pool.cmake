@@ -15,7 +15,7 @@ endforeach()
 add_library(bench_floor_list SHARED bench_floor_list.c)
 target_link_libraries(bench_floor_list PRIVATE sgp_flags)
 add_executable(bench_pool bench_pool.c bench_pool_inline.c bench_pool_call.c bench_pool_checked.c bench_pool_floor.c
-               bench_pool_floor_call.c
+               bench_pool_floor_call.c bench_pool_floor_empty.c bench_pool_floor_stack.c
                $<TARGET_OBJECTS:bench_harness> $<TARGET_OBJECTS:bench_pool_dpdk>
                $<TARGET_OBJECTS:bench_pool_ucx> $<TARGET_OBJECTS:bench_pool_jemalloc>)
 # softverbs comes before the verbs libraries that ours brings along.

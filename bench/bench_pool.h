@@ -19,5 +19,6 @@ extern const struct bench_contender bench_pool_jemalloc;
 extern const struct bench_contender bench_pool_ucx_spin;
 extern const struct bench_contender bench_pool_ucx;
 extern const struct bench_contender bench_pool_floor, bench_pool_floor_call;
+extern const struct bench_contender bench_pool_floor_empty, bench_pool_floor_stack;
 
 #endif
