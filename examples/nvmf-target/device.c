@@ -33,9 +33,12 @@ static void device_event(struct uring_watch *watch)
 	uring_watch(&dev->target->uring, watch);
 }
 
+/* The loop polls all devices anyhow; but the completion queue is to be armed before the next sleep. */
 static void completions_ready(struct uring_watch *watch)
 {
-	(void)watch; /* the loop polls all devices, and asks again before it sleeps */
+	struct device *dev = watch->owner;
+
+	dev->armed = false;
 }
 
 static int make_queues(struct device *dev, const struct ibv_device_attr *attr)

@@ -107,7 +107,7 @@ static int turn(struct target *t)
 	n += uring_handle(&t->uring);
 	n += budget_run(&t->budget);
 	queue_submit(t);
-	queue_reap(t);
+	n += queue_reap(t);
 	tick(t);
 	return n;
 }

@@ -98,8 +98,11 @@ static int post_response(struct request *r)
 	struct sgp_wr send = {
 		.sgl = &list,
 		.opcode = IBV_WR_SEND,
-		/* Chunks of a READ command come home with it; nothing else is in a hurry. */
-		.flags = SGP_BATCH | (store ? IBV_SEND_SIGNALED : 0),
+		/*
+		 * Each: a Read's chunks come home with it, and a tail without would take a request
+		 * of its own to be retired whenever the loop sleeps.
+		 */
+		.flags = SGP_BATCH | IBV_SEND_SIGNALED,
 	};
 	struct sgp_wr write = {
 		.next = &send,

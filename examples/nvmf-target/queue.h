@@ -55,8 +55,8 @@ struct queue *queue_create(struct device *dev, struct rdma_cm_id *id, uint16_t q
 /* Begin to end it: nothing of it is answered from here on. why: for a line on stderr, or NULL. */
 void queue_end(struct queue *q, const char *why);
 
-/* See to those that end. Frees what can be freed. */
-void queue_reap(struct target *t);
+/* See to those that end. Frees what can be freed. Returns how much was done: it leaves completions. */
+int queue_reap(struct target *t);
 
 /* A completion of the device's. */
 void queue_complete(struct target *t, struct sgp_wc *wc);

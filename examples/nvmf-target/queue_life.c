@@ -121,7 +121,8 @@ void queue_end(struct queue *q, const char *why)
 	(void)rdma_disconnect(q->id); /* moves the queue pair to the error state */
 }
 
-static void close_endpoint(struct queue *q)
+/* Returns whether it's closed. */
+static bool close_endpoint(struct queue *q)
 {
 	struct sgp_ep_info info;
 	struct sgp_ep_stats stats;
@@ -129,12 +130,12 @@ static void close_endpoint(struct queue *q)
 
 	sgp_ep_query(q->ep, &info);
 	if (info.send_posted && q->target->now < q->close_at)
-		return;
+		return false;
 	/* Without waiting: what the device has not given back comes out of sgp_poll() as flushed. */
 	if (sgp_ep_close(q->ep, 0)) {
 		fail_sgp("a queue pair does not end");
 		q->close_at = q->target->now + FLUSH_NS;
-		return;
+		return false;
 	}
 	q->closed = true;
 	sgp_ep_stats(q->ep, &stats);
@@ -143,14 +144,14 @@ static void close_endpoint(struct queue *q)
 	s->signalled += stats.signalled;
 	s->split += stats.split;
 	s->queue_full += stats.queue_full;
+	return true;
 }
 
-static bool gone(struct queue *q)
+/* Returns whether it could be freed. */
+static bool free_closed(struct queue *q)
 {
-	if (!q->closed)
-		close_endpoint(q);
 	/* EBUSY: sgp_poll() still has completions of it. */
-	if (!q->closed || q->used || q->dirty || sgp_ep_destroy(q->ep))
+	if (q->used || q->dirty || sgp_ep_destroy(q->ep))
 		return false;
 	rdma_destroy_id(q->id);
 	q->device->promised -= q->depth;
@@ -159,16 +160,21 @@ static bool gone(struct queue *q)
 	return true;
 }
 
-void queue_reap(struct target *t)
+int queue_reap(struct target *t)
 {
+	int done = 0;
+
 	for (struct queue **link = &t->queues; *link;) {
 		struct queue *q = *link, *next = q->next;
 
 		if (!q->ending && !q->ctrl && t->now >= q->join_by)
 			queue_end(q, "its host has not connected it to a controller");
-		if (q->ending && gone(q))
+		if (q->ending && !q->closed)
+			done += close_endpoint(q);
+		if (q->closed && free_closed(q))
 			*link = next;
 		else
 			link = &q->next;
 	}
+	return done;
 }

@@ -221,8 +221,10 @@ int server_arm(struct target *t)
 {
 	uring_watch(&t->uring, &t->cm);
 	for (struct device *dev = t->devices; dev; dev = dev->next) {
-		if (sgp_cq_arm(dev->cq))
+		/* It stays armed until it has woken us, also if something else did before. */
+		if (!dev->armed && sgp_cq_arm(dev->cq))
 			return fail_sgp("a completion queue has failed");
+		dev->armed = true;
 		uring_watch(&t->uring, &dev->completions);
 		uring_watch(&t->uring, &dev->events);
 	}

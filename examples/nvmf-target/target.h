@@ -33,6 +33,7 @@ struct device {
 	uint32_t
 		capsules; /* receives posted; so many commands the queues on it may have outstanding */
 	uint32_t promised; /* and so many they have */
+	bool armed;        /* the completion queue will make completions.fd readable */
 	bool strict;       /* a message without a receive ends a connection (iWARP) */
 	int max_sge;
 };
