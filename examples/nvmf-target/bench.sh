@@ -31,14 +31,14 @@ cd "$(mktemp -d)" || exit 1
 
 # Name, fio's options.
 workloads=(
-	"randread-4k-1 --rw=randread --bs=4k --iodepth=1"
-	"randwrite-4k-1 --rw=randwrite --bs=4k --iodepth=1"
 	"randread-4k-32 --rw=randread --bs=4k --iodepth=32"
 	"randwrite-4k-32 --rw=randwrite --bs=4k --iodepth=32"
-	"read-128k-1 --rw=read --bs=128k --iodepth=1"
-	"write-128k-1 --rw=write --bs=128k --iodepth=1"
 	"read-128k-32 --rw=read --bs=128k --iodepth=32"
 	"write-128k-32 --rw=write --bs=128k --iodepth=32"
+	"randread-4k-1 --rw=randread --bs=4k --iodepth=1"
+	"randwrite-4k-1 --rw=randwrite --bs=4k --iodepth=1"
+	"read-128k-1 --rw=read --bs=128k --iodepth=1"
+	"write-128k-1 --rw=write --bs=128k --iodepth=1"
 )
 declare -A disk nqn=([ours]=$NQN [nvmet]=$NQN-kernel) port=([ours]=4420 [nvmet]=4421)
 
@@ -54,7 +54,7 @@ set_up() { # KIND
 set_up_all() {
 	load_host && ram_disk 256 || return 1
 	# All of it is there: neither target is the first to touch it.
-	dd if=/dev/zero of=/dev/ram0 bs=1M oflag=direct status=none
+	dd if=/dev/zero of=/dev/ram0 bs=1M count=256 oflag=direct status=none || return 1
 	set_up ours && set_up nvmet
 }
 
@@ -65,7 +65,7 @@ measure() { # NAME OPTION...
 	local -a jobs=()
 
 	# shellcheck disable=SC2154 # nvmf-lib.sh has it
-	ticks="awk -v pid=$target -f $here/ticks.awk /proc/stat /proc/[0-9]*/stat"
+	ticks="cat /proc/stat /proc/[0-9]*/stat 2>/dev/null | awk -v pid=$target -f $here/ticks.awk"
 	for ((round = 1; round <= rounds; round++)); do
 		kinds="ours nvmet"
 		((round % 2)) || kinds="nvmet ours"
@@ -75,7 +75,7 @@ measure() { # NAME OPTION...
 	done
 	fio --direct=1 --ioengine=libaio --time_based --runtime="$seconds" --size=192m \
 		--exec_prerun="$ticks" --exec_postrun="$ticks" --output="$1.fio" \
-		--output-format=json "${@:2}" "${jobs[@]}" || return 1
+		--output-format=json "${@:2}" "${jobs[@]}" >&2 || { cat "$1.fio" >&2 && return 1; }
 	# One can see how far it is.
 	echo "$SECONDS s: $1" >&2
 	python3 "$here/bench.py" . >&2

@@ -57,7 +57,7 @@ killed_under_fio() {
 	check "the target is killed" kill_target
 	check "fio was at it" kill -0 "$fio"
 	sleep 1
-	check "the target is back" start_target "$ADDR" /dev/ram0
+	check "the target is back" start_target "$ADDR" /dev/ram0 --memory 32
 	check "the host is connected again" wait_until 60 controller_is live
 	wait "$fio"
 	check "fio saw nothing of it" [ $? = 0 ]
@@ -65,7 +65,8 @@ killed_under_fio() {
 
 check "the host's modules" load_host
 check "the RAM disk" ram_disk 64
-check "the target listens" start_target "$ADDR" /dev/ram0
+# The less memory the target has, the sooner it has started: seconds, in emulation.
+check "the target listens" start_target "$ADDR" /dev/ram0 --memory 32
 discovers
 check "nvme connect" connect "$ADDR" --reconnect-delay=1 --ctrl-loss-tmo=120 --nr-io-queues=2
 describes 64

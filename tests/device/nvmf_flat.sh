@@ -65,6 +65,9 @@ measure() {
 		[ "$(stat_of_bytes read)" -gt "${before[read]}" ]
 	check "$(($(stat_of_bytes written) - before[written])) bytes were written" \
 		[ "$(stat_of_bytes written)" -gt "${before[written]}" ]
+	check "$(stat_of_bytes in_capsule) bytes came in capsules, not all" \
+		[ $(($(stat_of_bytes in_capsule) > 0 &&
+			$(stat_of_bytes in_capsule) < $(stat_of_bytes written))) = 1 ]
 	check "memory is flat: ${before[rss]}, ${after[rss]}, $(resident) KiB" \
 		[ $((after[rss] - before[rss] < 1024 && $(resident) - before[rss] < 1024)) = 1 ]
 }
