@@ -36,9 +36,9 @@ static void write_script(FILE *f, const struct perf_report *r, const struct perf
 			   : "bandwidth",
 		r->device);
 	fputs("set xlabel 'bytes a message'\nset logscale x 2\nset format x '%.0b%B'\n", f);
-	fprintf(f, "set ylabel '%s'\n%sset grid\nset key %s\n",
-		p->latency ? "microseconds, median" : "MiB/s, median",
-		p->latency ? "set logscale y 10\n" : "set yrange [0:*]\n", "left top");
+	/* Ratios look the same everywhere. */
+	fprintf(f, "set ylabel '%s'\nset logscale y 10\nset grid\nset key left top\n",
+		p->latency ? "microseconds, median" : "MiB/s, median");
 	fputs("plot", f);
 	for (int i = 0; i < (r->compare ? PERF_MODES : 1); i++) {
 		fprintf(f, "%s $points using 1:%d with linespoints lw 2 title '%s'", i ? "," : "",

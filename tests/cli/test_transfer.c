@@ -15,6 +15,7 @@
 #include "../suite.h"
 #include "ends.h"
 
+#include "cli/async.h"
 #include "cli/cli.h"
 #include "cli/transfer.h"
 #include "sgpool/softverbs.h"
@@ -201,6 +202,32 @@ START_TEST(faults)
 }
 END_TEST
 
+/* What the device says of itself reaches its queues, without anybody having to wait for it. */
+START_TEST(device_fails)
+{
+	const struct sgp_cq_attr attr = {.cqe = 1};
+	struct ibv_device **list;
+	struct ibv_context *verbs;
+	struct sgp_cq *cq;
+
+	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
+	list = ibv_get_device_list(NULL);
+	verbs = ibv_open_device(list[0]);
+	cq = sgp_cq_create(verbs, &attr);
+	ck_assert(verbs && cq);
+	ck_assert_int_eq(async_open(verbs), 0);
+	ck_assert_ptr_null(async_take(verbs, &cq, 1));
+	ck_assert_int_eq(sv_port_set("dev0", 1, 0), 0); /* that ends nothing */
+	ck_assert_ptr_null(async_take(verbs, &cq, 1));
+	ck_assert_int_eq(sv_device_remove("dev0"), 0);
+	ck_assert_str_eq(async_take(verbs, &cq, 1), "the RDMA device has failed");
+	ck_assert_ptr_null(async_take(verbs, &cq, 1));
+	ck_assert_int_eq(sgp_cq_destroy(cq), 0);
+	ck_assert_int_eq(ibv_close_device(verbs), 0);
+	ibv_free_device_list(list);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("transfer");
@@ -212,6 +239,7 @@ int main(void)
 	tcase_add_loop_test(tc, many, 0, 2);
 	tcase_add_loop_test(tc, interrupted, 0, 4);
 	tcase_add_test(tc, busy);
+	tcase_add_test(tc, device_fails);
 	tcase_add_loop_test(tc, faults, 0, sizeof calls / sizeof *calls);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
