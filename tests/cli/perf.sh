@@ -41,6 +41,7 @@ has_failed() { # TIMES
 
 # exec: what is killed then is the command itself
 start_server() { # OPTION...
+	: >"$out/server" # what the one before said
 	(eval "$("$sgpool" softverbs)" && exec "$sgpool" perf --json --port 0 --bind 127.0.0.1 "$@") \
 		>"$out/server" 2>"$out/server.err" &
 	server=$!
