@@ -240,8 +240,8 @@ static int attend(struct server *s, char *why, size_t size)
 		if (conclude(s))
 			break;
 	}
-	/* That is how a client ends that has all it wanted. */
-	if (!session->conn.why[0] && session->conn.gone && idle(session))
+	/* That is how a client ends that has all it wanted, which was something. */
+	if (!session->conn.why[0] && session->conn.gone && s->tests && idle(session))
 		return 0;
 	perf_session_why(session, why, size);
 	return -1;

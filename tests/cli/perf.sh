@@ -50,9 +50,14 @@ start_server() { # OPTION...
 }
 
 start_client() { # OPTION...
+	: >"$out/client" # what the one before said
 	(eval "$("$sgpool" softverbs)" && exec "$sgpool" perf "$@" "127.0.0.1:$port") \
 		>"$out/client" 2>"$out/client.err" &
 	client=$!
+}
+
+connected() { # the client of now
+	until_so 20 grep -q '#bytes' "$out/client" || fail "the client does not connect"
 }
 
 measures() { # OPTION...: both ends end well
@@ -110,7 +115,7 @@ status=0
 killed=0
 for signal in KILL INT; do
 	start_client -D 60 -s 4k
-	sleep 0.5
+	connected
 	kill -$signal $client
 	killed=$((killed + 1))
 	until_so 10 has_failed $killed || fail "client, $signal: the server has not noticed"
@@ -122,7 +127,7 @@ done
 # A second client meanwhile is told so.
 start_client -D 60 -s 4k
 first=$client
-sleep 0.3
+connected
 start_client -n 10
 status=0
 wait $client || status=$?
