@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "budget.h"
 #include "queue.h"
@@ -78,11 +79,14 @@ static int make_pools(struct budget *b, struct ibv_pd *pd, uint64_t bytes, struc
 	if (!b->control)
 		return -1;
 	b->data = make_pool(pd, classes, 3, uring);
-	if (b->data)
-		return 0;
-	sgp_pool_destroy(b->control);
-	b->control = NULL;
-	return -1;
+	if (!b->data) {
+		sgp_pool_destroy(b->control);
+		b->control = NULL;
+		return -1;
+	}
+	b->zeroes = sgp_pool_get(b->data, REQUEST_CHUNK, 0);
+	memset(sgp_chunk_addr(b->zeroes), 0, REQUEST_CHUNK);
+	return 0;
 }
 
 int budget_add_device(struct budget *b, struct ibv_pd *pd, uint64_t bytes, struct uring *uring)
@@ -114,6 +118,8 @@ int budget_remove_device(struct budget *b, struct ibv_pd *pd)
 
 int budget_end(struct budget *b)
 {
+	sgp_chunk_put(b->zeroes);
+	b->zeroes = NULL;
 	if ((!b->data || sgp_pool_destroy(b->data) == 0) &&
 	    (!b->control || sgp_pool_destroy(b->control) == 0))
 		return 0;

@@ -23,6 +23,7 @@ struct uring;
 
 struct budget {
 	struct sgp_pool *control, *data;
+	struct sgp_chunk *zeroes;           /* REQUEST_CHUNK of them, to write from */
 	struct request *ready, **ready_end; /* served, to be continued by budget_run() */
 	uint32_t capsules; /* commands that all queues together may have outstanding */
 	uint64_t waits;    /* commands that had to wait */

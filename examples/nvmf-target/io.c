@@ -206,13 +206,13 @@ static void zero_piece(struct request *r)
 	r->io_write = true;
 	if (!iov[0].iov_len)
 		for (int i = 0; i < ZEROES_AT_ONCE; i++)
-			iov[i] = (struct iovec){sgp_chunk_addr(t->zeroes), REQUEST_CHUNK};
+			iov[i] = (struct iovec){sgp_chunk_addr(t->budget.zeroes), REQUEST_CHUNK};
 	if (whole > ZEROES_AT_ONCE)
 		whole = ZEROES_AT_ONCE;
 	if (whole) {
 		uring_writev(ring_of(r), r, fd_of(r), iov, (unsigned int)whole, r->at);
 	} else {
-		r->tail = (struct iovec){sgp_chunk_addr(t->zeroes), (size_t)r->left};
+		r->tail = (struct iovec){sgp_chunk_addr(t->budget.zeroes), (size_t)r->left};
 		uring_writev(ring_of(r), r, fd_of(r), &r->tail, 1, r->at);
 	}
 }

@@ -36,7 +36,7 @@ static struct request *request_get(struct queue *q)
 	r->status = 0;
 	r->result = 0;
 	r->io_pending = r->io_error = 0;
-	r->started = q->target->now;
+	r->started = target_stamp(q->target);
 	return r;
 }
 
@@ -169,7 +169,7 @@ static void account(const struct request *r)
 	} else {
 		return;
 	}
-	stats_latency(s, r->queue->target->now - r->started);
+	stats_latency(s, target_stamp(r->queue->target) - r->started);
 }
 
 static int post_fetch(struct request *r)

@@ -47,7 +47,6 @@ struct target {
 	struct stats stats;
 	struct ns *ns;             /* [opt->nns] */
 	struct capsule_ns *limits; /* likewise */
-	struct sgp_chunk *zeroes;  /* a page of these, REQUEST_CHUNK long, to write from */
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *listener;
 	struct uring_watch cm, signals;
@@ -56,14 +55,21 @@ struct target {
 	struct queue *dirty;  /* those whose posts wait for a doorbell, or for room */
 	struct ctrl *ctrl[MAX_CTRLS];
 	uint32_t promised; /* commands that all queues may have outstanding */
-	uint64_t
-		in_flight; /* commands that have been received and not answered, without async events */
-	int64_t now;       /* ns, of the present turn of the loop */
+	/* Commands that have been received and not answered, without async events. */
+	uint64_t in_flight;
+	int64_t now;   /* ns, of the present turn of the loop, to some milliseconds */
+	int64_t stamp; /* ns, exact: target_stamp() */
 	int64_t next_tick;
 	int64_t started;
 	bool stopping;
 	int64_t stop_at; /* when what is in flight is given up */
 };
+
+/*
+ * The exact time, for latencies. Reading it is a system call and more where the clock is not the
+ * processor's own, so it's read at most twice a turn, and only if somebody asks.
+ */
+int64_t target_stamp(struct target *t);
 
 /* Print a line and return -1: with why sgpool, or the system (errno), failed. */
 int fail_sgp(const char *what);

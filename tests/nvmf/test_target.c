@@ -5,6 +5,7 @@
  * when a chunk is not home.
  */
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #include "../suite.h"
 #include "host.h"
+#include "uring.h"
 
 #define BLOCKS  ((uint64_t)16384) /* of 512 bytes */
 #define PAGE    4096
@@ -217,6 +219,42 @@ START_TEST(test_zeroes)
 	ck_assert_int_eq(host_do(&io, &cmd, NULL), NVME_SC_SUCCESS);
 	memset(host_data(&io), 0, MIB);
 	check_file(0, MIB);
+}
+END_TEST
+
+/* Link-time stand-in: a file system that can't do what it's asked for. */
+static bool no_fallocate;
+void __real_uring_fallocate(struct uring *u, struct request *r, int fd, int mode, uint64_t at,
+			    uint64_t length);
+void __wrap_uring_fallocate(struct uring *u, struct request *r, int fd, int mode, uint64_t at,
+			    uint64_t length);
+
+void __wrap_uring_fallocate(struct uring *u, struct request *r, int fd, int mode, uint64_t at,
+			    uint64_t length)
+{
+	if (!no_fallocate) {
+		__real_uring_fallocate(u, r, fd, mode, at, length);
+		return;
+	}
+	r->io_error = EOPNOTSUPP;
+	r->step(r);
+}
+
+START_TEST(test_zeroes_written)
+{
+	struct wire_command cmd;
+
+	no_fallocate = true;
+	fill(host_data(&io), MIB, 1);
+	ck_assert_int_eq(ask(nvme_cmd_write, 0, 2048), NVME_SC_SUCCESS);
+	ck_assert_int_eq(ask(nvme_cmd_write, BLOCKS - 2048, 2048), NVME_SC_SUCCESS);
+	cmd = host_blocks(&io, nvme_cmd_write_zeroes, 1, (uint32_t)BLOCKS - 2);
+	ck_assert_int_eq(host_do(&io, &cmd, NULL), NVME_SC_SUCCESS);
+	memset(host_data(&io) + 512, 0, MIB - 512);
+	check_file(0, MIB);
+	ck_assert_int_eq(ask(nvme_cmd_read, BLOCKS - 2048, 2048), NVME_SC_SUCCESS);
+	for (size_t i = 0; i < MIB; i++)
+		ck_assert_int_eq(host_data(&io)[i] != 0, i >= MIB - 512);
 }
 END_TEST
 
@@ -627,6 +665,7 @@ static Suite *suite(void)
 	tcase_add_test(work, test_inside);
 	tcase_add_test(work, test_compare);
 	tcase_add_test(work, test_zeroes);
+	tcase_add_test(work, test_zeroes_written);
 	tcase_add_test(work, test_discard_and_flush);
 	tcase_add_test(work, test_identify);
 	tcase_add_test(work, test_features_and_logs);
