@@ -111,8 +111,17 @@ START_TEST(many_holds_come_home_in_one_poll)
 		 &(struct rig_attr){
 			 .chunk_size = 64, .chunks = 1024, .cq_sge = 300, .tune = many_holds});
 	for (int round = 0; round < 3; round++) {
-		SGP_SGL(sgl, 300);
+		SGP_SGL(sgl, 301);
 		int live = 0, signalled = 0;
+
+		/* One more than a slot holds. */
+		ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, 1), 0, 10), 0);
+		for (int j = 0; j < 300; j++)
+			ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, 1), 0, 0), 0);
+		ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, 0), -1);
+		ck_assert_int_eq(errno, E2BIG);
+		ck_assert_int_eq(sgl.num_chunk, 301);
+		sgp_sgl_clear(&sgl);
 
 		for (int i = 0; i < n; i++) {
 			/* The last one, whose completion is last, and every third of the others. */
