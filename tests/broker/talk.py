@@ -223,7 +223,35 @@ def usage(broker):
     broker.idle("usage")
 
 
-TESTS = {t.__name__: t for t in (exchange, wildcards, retained, wills, keep_alive, qos, lines, usage)}
+def few(broker):
+    """A little of everything with few processes: where each takes a second to begin."""
+    sizes = [0, 1, 505, 4096, 65537, MIB, 16 * MIB]
+    contents = [random.Random(size).randbytes(size) for size in sizes]
+    subs = [sub(broker, k, "-t", "few/+", "-q", 1, "-C", len(sizes) + 2, "-N") for k in KINDS]
+    broker.subscribed(2)
+    for i, content in enumerate(contents):
+        with open(path("message"), "wb") as f:
+            f.write(content)
+        what = ("-f", path("message")) if content else ("-n",)
+        pub(broker, KINDS[i % 2], "-t", f"few/{i}", "-q", 1, "-r", *what)
+    dying = sub(broker, "rdma", "-t", "x", "--will-topic", "few/will", "--will-payload", "gone")
+    broker.subscribed(3)
+    dying.kill()
+    broker.sessions(2)
+    pub(broker, "rdma", "-t", "few/end", "-m", "end")
+    for kind, s in zip(KINDS, subs):
+        s.ends()
+        got = s.output()
+        check(f"all comes to {kind}", got == b"".join(contents) + b"goneend", f"{len(got)} bytes came")
+    s = sub(broker, "rdma", "-t", "few/5", "-C", 1, "-N")
+    s.ends()
+    check("it was retained", s.output() == contents[5], f"{len(s.output())} bytes came")
+    check("no payload was copied", broker.number("payload_bytes_copied_total") == 0)
+    check("no memory was registered", broker.number("data_path_registrations_total") == 0)
+    broker.sessions(0)
+
+
+TESTS = {t.__name__: t for t in (exchange, wildcards, retained, wills, keep_alive, qos, lines, usage, few)}
 
 
 def main():
