@@ -40,9 +40,9 @@ has_failed() { # TIMES
 }
 
 # exec: what is killed then is the command itself
-start_server() { # OPTION...
+start_server() {
 	: >"$out/server" # what the one before said
-	(eval "$("$sgpool" softverbs)" && exec "$sgpool" perf --json --port 0 --bind 127.0.0.1 "$@") \
+	(eval "$("$sgpool" softverbs)" && exec "$sgpool" perf --json --port 0 --bind 127.0.0.1) \
 		>"$out/server" 2>"$out/server.err" &
 	server=$!
 	until_so 20 grep -q listening "$out/server" || fail "the server does not listen"
