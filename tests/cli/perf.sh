@@ -98,15 +98,13 @@ kill $server
 wait $server || fail "the server's end on a signal: status $?"
 [ "$(grep -c served "$out/server")" -eq 4 ] && [ ! -s "$out/server.err" ] || fail "the server"
 
-# A plot, where there is gnuplot; else the want of it is said before anything is measured.
+# A plot, by gnuplot; the want of it is said before anything is measured.
 start_server
-if command -v gnuplot >/dev/null; then
-	measures -n 20 -s 64:1k --compare --rounds 1 --plot "$out/it's.svg"
-	"$python" -c 'import sys, xml.dom.minidom as m
+measures -n 20 -s 64:1k --compare --rounds 1 --plot "$out/it's.svg"
+"$python" -c 'import sys, xml.dom.minidom as m
 text = m.parse(sys.argv[1]).toxml()
 assert "register" in text and "MiB/s" in text' "$out/it's.svg" || fail "the plot"
-	rm -f "$out/it's.svg"
-fi
+rm -f "$out/it's.svg"
 status=0
 (PATH=/nowhere && "$sgpool" perf --plot "$out/plot.svg" 127.0.0.1) >"$out/client" 2>"$out/client.err" || status=$?
 [ $status -eq 1 ] && grep -q gnuplot "$out/client.err" && [ ! -s "$out/client" ] || fail "without gnuplot: status $status"
