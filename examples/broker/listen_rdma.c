@@ -89,9 +89,10 @@ static int listen_on(struct rdma_door *door, const struct addr *addr)
 	door->listener.request = asked;
 	ret = link_rdma_listen(door->broker->shards[0].rdma, &door->listener, list->ai_addr);
 	freeaddrinfo(list);
+	/* Without memory it is the pool's registration, which says more. */
 	if (ret)
 		fprintf(stderr, "sgpool-broker: %s port %u: can't listen for RDMA: %s%s\n",
-			addr->host, addr->port, strerror(errno),
+			addr->host, addr->port, errno == ENOMEM ? sgp_errmsg() : strerror(errno),
 			errno == ENODEV || errno == EADDRNOTAVAIL
 				? "; no RDMA device has this address, see 'sgpool doctor'"
 				: "");
