@@ -77,12 +77,31 @@ static double time_run(const struct runner *r)
 	return now_ns() - start;
 }
 
+/* The shorter of two: one that was interrupted is not to pass for a long one. */
+static double time_undisturbed(const struct runner *r)
+{
+	double first = time_run(r), second = time_run(r);
+
+	return first < second ? first : second;
+}
+
+/*
+ * Long enough, and not only because of what a run costs however short it is: on a busy machine the wake-up
+ * of a second thread takes as long as ten thousand operations, and twice as many take no longer then.
+ */
 static void calibrate(const struct bench *b, struct runner *r)
 {
 	const double slice_ns = (b->slice_ms ? b->slice_ms : SLICE_MS) * 1e6;
+	double before, now = 0;
 
-	for (r->n = 16; time_run(r) < slice_ns / 2 && r->n < SIZE_MAX / 4; r->n *= 2)
-		;
+	for (r->n = 8; r->n < SIZE_MAX / 4;) {
+		r->n *= 2;
+		before = now;
+		now = time_undisturbed(r);
+		if (now >= 16 * slice_ns ||
+		    (now >= slice_ns / 2 && before > 0 && now >= 1.5 * before))
+			break;
+	}
 }
 
 /* What callgrind counts for a run of this program with so many iterations; below 0 on failure. */
