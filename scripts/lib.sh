@@ -15,7 +15,7 @@ declare -A SGP_PACKAGES=(
 	[build]="gcc g++ libc6-dev cmake ninja-build pkg-config
 		libibverbs-dev librdmacm-dev libnuma-dev libssl-dev systemtap-sdt-dev
 		libjemalloc-dev liburing-dev libnvme-dev"
-	[tests]="check libsubunit-dev libfabric-dev python3 groff-base mandoc
+	[tests]="check libsubunit-dev libfabric-dev python3 groff-base mandoc gnuplot-nox
 		rdmacm-utils ibverbs-utils perftest nvme-cli fio e2fsprogs mosquitto
 		mosquitto-clients"
 	[full]="valgrind dpdk-dev libucx-dev clang"
