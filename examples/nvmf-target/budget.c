@@ -24,7 +24,6 @@ enum {
 	 */
 	PAGES = 2,
 	HEADERS = 4,
-	MIN_CAPSULES = 64,
 	MAX_CAPSULES = 8192,
 };
 

@@ -17,15 +17,6 @@ enum {
 	NVM_SET = 0, /* the NVM command set's identifier */
 };
 
-/* Text is padded with spaces, and has no 0 at its end. */
-static void pad(char *field, size_t size, const char *text)
-{
-	const size_t n = strlen(text);
-
-	memset(field, ' ', size);
-	memcpy(field, text, n < size ? n : size);
-}
-
 static uint8_t log2_of(uint32_t n)
 {
 	return (uint8_t)__builtin_ctz(n);
@@ -38,9 +29,9 @@ static void fill_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 
 	snprintf(serial, sizeof serial, "%016llx",
 		 (unsigned long long)ns_digest(opt->nqn, "serial number"));
-	pad(id->sn, sizeof id->sn, serial);
-	pad(id->mn, sizeof id->mn, "sgpool NVMe over RDMA target");
-	pad(id->fr, sizeof id->fr, SGP_VERSION);
+	wire_text(id->sn, sizeof id->sn, serial);
+	wire_text(id->mn, sizeof id->mn, "sgpool NVMe over RDMA target");
+	wire_text(id->fr, sizeof id->fr, SGP_VERSION);
 	id->mdts = log2_of(REQUEST_MAX_DATA / 4096);
 	id->cntlid = htole16(ctrl->cntlid);
 	id->ver = htole32(CTRL_VERSION);

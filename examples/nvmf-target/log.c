@@ -55,8 +55,7 @@ static void fill_effects(struct nvme_cmd_effects_log *log)
 static void fill_firmware(struct nvme_firmware_slot *log)
 {
 	log->afi = 1;
-	memset(log->frs[0], ' ', sizeof log->frs[0]);
-	memcpy(log->frs[0], SGP_VERSION, strlen(SGP_VERSION));
+	wire_text(log->frs[0], sizeof log->frs[0], SGP_VERSION);
 }
 
 static uint8_t provider_of(const struct device *dev)
@@ -77,6 +76,7 @@ static uint32_t fill_discovery(const struct queue *q, struct nvmf_discovery_log 
 	const struct sockaddr *addr = rdma_get_local_addr(q->id);
 	const struct addr_text host = addr_host_text(addr);
 	struct nvmf_disc_log_entry *entry = &log->entries[0];
+	char port[8];
 
 	log->genctr = htole64(1);
 	log->numrec = htole64(1);
@@ -86,16 +86,9 @@ static uint32_t fill_discovery(const struct queue *q, struct nvmf_discovery_log 
 	entry->treq = NVMF_TREQ_NOT_REQUIRED | NVMF_TREQ_DISABLE_SQFLOW;
 	entry->cntlid = htole16(WIRE_CNTLID_ANY);
 	entry->asqsz = htole16(CTRL_ADMIN_DEPTH);
-	/* Spaces to the end, as all text of the standard has it where it is no NQN. */
-	memset(entry->trsvcid, ' ', sizeof entry->trsvcid);
-	memset(entry->traddr, ' ', sizeof entry->traddr);
-	{
-		char port[8];
-		int n = snprintf(port, sizeof port, "%u", q->target->opt->listen.port);
-
-		memcpy(entry->trsvcid, port, (size_t)n);
-	}
-	memcpy(entry->traddr, host.text, strlen(host.text));
+	snprintf(port, sizeof port, "%u", q->target->opt->listen.port);
+	wire_text(entry->trsvcid, sizeof entry->trsvcid, port);
+	wire_text(entry->traddr, sizeof entry->traddr, host.text);
 	strcpy(entry->subnqn, q->target->opt->nqn);
 	entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
 	entry->tsas.rdma.prtype = provider_of(q->device);

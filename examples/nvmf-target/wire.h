@@ -16,6 +16,7 @@
 
 #include <endian.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A scatter-gather descriptor: of a data block, which has a length of 4 bytes and no key ... */
 struct wire_sgl {
@@ -101,6 +102,15 @@ _Static_assert(sizeof(struct wire_cm_accept) == 32, "private data of an accept")
 
 /* A status as the response has it before it is shifted: type, code, and the order not to retry. */
 #define WIRE_STATUS(type, code) ((uint16_t)((type) << 8 | (code)))
+
+/* Text that is no NQN is padded with spaces, and has no 0 at its end. */
+static inline void wire_text(char *field, size_t size, const char *text)
+{
+	const size_t n = strlen(text);
+
+	memset(field, ' ', size);
+	memcpy(field, text, n < size ? n : size);
+}
 
 static inline uint32_t wire_keyed_length(const struct wire_sgl *sgl)
 {
