@@ -149,6 +149,24 @@ def floods(broker):
     wait("what described them is back", lambda: broker.number("described_bytes") <= before + 65536)
 
 
+def once(broker):
+    """What waits for many is in memory once."""
+    n, raws = 8, [Raw(broker, f"wait{i}") for i in range(32)]
+    for raw in raws:
+        raw.say(packet(0x82, b"\0\1" + string(b"big") + b"\1"))
+        raw.hear(5)
+    with open(path("message"), "wb") as f:
+        f.write(os.urandom(MIB))
+    for i in range(n):
+        pub(broker, KINDS[i % 2], "-t", "big", "-q", 1, "-f", path("message"))
+    live, queued = broker.live(), broker.number("queued_bytes")
+    check("the queues refer to it many times", queued > 4 * n * MIB, f"{queued / MIB:.1f} MiB")
+    check("it is in memory once", live < 1.25 * n * MIB, f"{live / MIB:.1f} MiB for {n}")
+    for raw in raws:
+        raw.close()
+    broker.idle("once")
+
+
 def stalled():
     """Of 64 subscribers at QoS 1, 8 stop reading: the 56 lose nothing, and memory stays within."""
     memory = 256
@@ -284,7 +302,7 @@ def kill_broker(broker, rng):
             s.kill()
 
 
-TESTS = {t.__name__: t for t in (hostile, noise, floods, stalled, killed)}
+TESTS = {t.__name__: t for t in (hostile, noise, floods, once, stalled, killed)}
 
 
 def main():
