@@ -209,6 +209,63 @@ START_TEST(test_made_on_none)
 }
 END_TEST
 
+/* What was made on no domain and what was made on one, in one list: in whichever order. */
+START_TEST(test_old_and_new_regions)
+{
+	struct sgp_class_attr cls = {.size = PAGE, .chunks = 2, .max_chunks = 4};
+	struct sgp_pool_attr attr = {
+		.classes = &cls, .nclasses = 1, .pages = SGP_PAGES_BASE, .region_bytes = 2 * PAGE};
+	struct sgp_pool *made_on_none = sgp_pool_create(NULL, &attr);
+	struct sgp_chunk *chunk[4];
+	struct rig rig;
+	struct rig_side *out, *in;
+
+	ck_assert_msg(made_on_none != NULL, "%s", sgp_errmsg());
+	open_on(&rig, 0);
+	out = &rig.side[0];
+	in = &rig.side[1];
+	ck_assert_int_eq(sgp_pool_add_pd(made_on_none, out->pd), 0);
+	ck_assert_int_eq(sgp_pool_get_bulk(made_on_none, PAGE, 0, chunk, 2), 0);
+	ck_assert_msg(!sgp_pool_grow(made_on_none, PAGE, 2), "%s", sgp_errmsg());
+	ck_assert_int_eq(sgp_pool_get_bulk(made_on_none, PAGE, 0, chunk + 2, 2), 0);
+	ck_assert_ptr_ne(sgp_chunk_region(chunk[0]), sgp_chunk_region(chunk[2]));
+	for (int turn = 0; turn < 2; turn++) {
+		SGP_SGL(list, 4);
+		SGP_SGL(room, 8);
+
+		/* They come again in the order in which they were put: there is no magazine. */
+		sgp_chunk_put_bulk(chunk + 2, 2);
+		sgp_chunk_put_bulk(chunk, 2);
+		ck_assert_int_eq(sgp_sgl_get(&list, made_on_none, PAGE, 4, 0), 0);
+		ck_assert_ptr_eq(list.chunk[0], chunk[2]);
+		for (int i = 0; i < 4; i++) {
+			memset(sgp_chunk_addr(list.chunk[i]), 3 + i, PAGE);
+			sgp_chunk_ref(list.chunk[i]);
+		}
+		ck_assert_int_eq(sgp_sgl_get(&room, pool, PAGE, 4, 0), 0);
+		ck_assert_int_eq(sgp_post_recvv(in->ep, &context, &room), 0);
+		ck_assert_msg(!sgp_post_sendv(out->ep, &context, &list, IBV_SEND_SIGNALED), "%s",
+			      sgp_errmsg());
+		rig_reap(out, 1);
+		ck_assert_int_eq(out->wc[0].status, IBV_WC_SUCCESS);
+		rig_reap(in, 1);
+		expect_bytes(&in->wc[0].sgl, 0, 4, 3);
+		sgp_sgl_clear(&in->wc[0].sgl);
+		for (int i = 0; i < 2; i++) {
+			struct sgp_chunk *swap = chunk[i];
+
+			chunk[i] = chunk[i + 2];
+			chunk[i + 2] = swap;
+		}
+	}
+	sgp_chunk_put_bulk(chunk, 4);
+	rig_close_ep(out);
+	ck_assert_int_eq(sgp_pool_remove_pd(made_on_none, out->pd), 0);
+	ck_assert_int_eq(sgp_pool_destroy(made_on_none), 0);
+	rig_close(&rig);
+}
+END_TEST
+
 /* Receives into memory that was got before the pool was on any domain. */
 START_TEST(test_received_where_none_was)
 {
@@ -713,6 +770,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_two_devices);
 	tcase_add_test(tc, test_made_on_none);
+	tcase_add_test(tc, test_old_and_new_regions);
 	tcase_add_test(tc, test_received_where_none_was);
 	tcase_add_test(tc, test_forward);
 	tcase_add_test(tc, test_split_and_handed_over);

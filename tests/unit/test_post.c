@@ -264,6 +264,7 @@ START_TEST(refusals_come_before_the_provider)
 	SGP_SGL(three, 3);
 	SGP_SGL(foreign, 1);
 	SGP_SGL(empty, 1);
+	static char nobodys[10];
 
 	rig_prepare(&rig, &attr);
 	ck_assert_int_eq(sgp_sgl_append(&one, rig_chunk(a, 1), 0, 10), 0);
@@ -283,6 +284,8 @@ START_TEST(refusals_come_before_the_provider)
 	refused_recv(a, &foreign, EXDEV);
 	sgp_sgl_clear(&foreign);
 	rig_close(&other);
+	ck_assert_int_eq(sgp_sgl_append_foreign(&foreign, nobodys, sizeof nobodys), 0);
+	refused_send(a, &foreign, 0, EFAULT);
 
 	ck_assert_int_eq(sgp_ep_close(a->ep, 0), 0);
 	refused_send(a, &one, 0, ESHUTDOWN);
