@@ -78,7 +78,6 @@ admin_commands() {
 	check "nvme fw-log" to fw.out nvme fw-log "$ctl"
 	check "nvme get-feature: queues" to feature.out nvme get-feature "$ctl" -f 7
 	check "nvme get-feature: keep-alive" to feature.out nvme get-feature "$ctl" -f 15
-	check "nvme show-regs" to regs.out nvme show-regs "$ctl" || sed 's/^/  /' regs.out
 	fails "a log page of nobody's" "INVALID\|Invalid" nvme get-log "$ctl" -i 0xc9 -l 512
 	fails "an identify of nobody's" "INVALID\|Invalid" \
 		nvme admin-passthru "$ctl" --opcode=6 --cdw10=0xee -l 4096 -r
