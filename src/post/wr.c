@@ -30,6 +30,11 @@ void sgp_wr_fill(struct ibv_send_wr *wr, const struct sgp_wr *from, uint64_t wr_
 		wr->wr.atomic.compare_add = from->compare_add;
 		wr->wr.atomic.swap = from->swap;
 		break;
+	case IBV_WR_SEND_WITH_INV:
+		wr->invalidate_rkey = from->invalidate_rkey;
+		/* libsiw's push_send_wqe() looks for the key here; no other provider does. */
+		wr->wr.rdma.rkey = from->invalidate_rkey;
+		break;
 	default:
 		/* imm_data and invalidate_rkey are one union in both structures. */
 		wr->imm_data = from->imm_data;
