@@ -64,8 +64,8 @@ bool client_publish(struct client *c, const void *head, size_t n, const struct s
 	const struct link_packet packet = {
 		.head = head, .head_bytes = (uint32_t)n, .payload = payload};
 
-	/* What waits goes first. */
-	if (c->out || link_send(c->link, &packet, 1) != 1)
+	/* What waits goes first; and timers may come after the end of the link. */
+	if (c->ending || c->out || link_send(c->link, &packet, 1) != 1)
 		return false;
 	c->said = true;
 	return true;

@@ -276,6 +276,8 @@ static void publish(struct client *c)
 {
 	struct pub *p = pub_of(c);
 
+	if (c->ending)
+		return;
 	while (!p->waiting && !all_taken(p) && p->unacked < IN_FLIGHT && make_ready(p) &&
 	       publish_one(p))
 		if (p->delay_ms && !all_taken(p)) {

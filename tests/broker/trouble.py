@@ -289,6 +289,7 @@ def kill_broker(broker, rng):
     with open(path("lines"), "rb") as f:
         publisher = client(broker, "rdma", "pub", "-t", "round/0", "-q", 1, "-l", "--repeat-delay",
                            "0.001", stdin=f)
+    wait("it publishes", lambda: broker.number("published_total") > 0)
     time.sleep(rng.random() * 0.1)
     broker.process.kill()
     broker.process.wait()
