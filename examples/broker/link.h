@@ -58,7 +58,7 @@ struct link_events {
 struct link_stats {
 	uint64_t packets_in, packets_out;
 	uint64_t bytes_in, bytes_out;
-	uint64_t payload_copied; /* bytes of payloads that were copied: 0 */
+	uint64_t payload_copied; /* bytes of payloads in more pieces than a message may have */
 	uint64_t reads, writes;  /* calls of readv(2) and writev(2); receives and posts */
 	uint64_t starved;        /* times that there was no chunk for what came */
 };

@@ -101,7 +101,8 @@ static void count(struct link_rdma *rdma)
 {
 	rdma->host->stats.reads += rdma->mqr.receives;
 	rdma->host->stats.writes += rdma->mqr.posts;
-	rdma->mqr.receives = rdma->mqr.posts = 0;
+	rdma->host->stats.payload_copied += rdma->mqr.copied;
+	rdma->mqr.receives = rdma->mqr.posts = rdma->mqr.copied = 0;
 }
 
 /* What is left to do is done somewhat later: chunks, or completions, have to come first. */

@@ -342,9 +342,50 @@ static int64_t append_body(struct mqr_conn *c, struct sgp_sgl *list, int max_sge
 	return (int64_t)done;
 }
 
-/* Put what of a packet, from byte `from` on, goes into one message. Returns how many; -1. */
+/* Copy n bytes of a packet, from byte `from` on, to where there is room for them. */
+static void copy_bytes(uint8_t *to, const uint8_t *head, uint64_t head_bytes,
+		       const struct sgp_sgl *body, uint64_t from, uint64_t n)
+{
+	uint64_t at = head_bytes, take = 0;
+
+	if (from < head_bytes) {
+		take = head_bytes - from < n ? head_bytes - from : n;
+		memcpy(to, head + from, take);
+	}
+	for (int i = 0; take < n; at += body->sge[i++].length) {
+		const struct ibv_sge *sge = &body->sge[i];
+		const uint64_t skip = from + take - at;
+		uint64_t bytes;
+
+		if (skip >= sge->length)
+			continue;
+		bytes = sge->length - skip < n - take ? sge->length - skip : n - take;
+		memcpy(to + take, (const char *)(uintptr_t)sge->addr + skip, bytes);
+		take += bytes;
+	}
+}
+
+/* A chunk that begins with a message's header and n copied bytes. Returns 0; -1 with errno. */
+static int append_copy(struct mqr_conn *c, struct sgp_sgl *list, const uint8_t *head,
+		       uint64_t head_bytes, const struct sgp_sgl *body, uint64_t from, uint64_t n)
+{
+	struct sgp_chunk *chunk =
+		sgp_pool_get(c->loop->pool, SGP_FLOW_HEADER + n, SGP_GET_RESERVED);
+
+	if (!chunk)
+		return -1;
+	copy_bytes((uint8_t *)sgp_chunk_addr(chunk) + SGP_FLOW_HEADER, head, head_bytes, body, from,
+		   n);
+	return sgp_sgl_append(list, chunk, 0, SGP_FLOW_HEADER + n);
+}
+
+/*
+ * Put what of a packet, from byte `from` on, goes into one message. Returns how many; -1. *copied: of
+ * the body's bytes, those that were.
+ */
 static int64_t fill(struct mqr_conn *c, struct sgp_sgl *list, const uint8_t *head,
-		    uint64_t head_bytes, const struct sgp_sgl *body, uint64_t from, int *flags)
+		    uint64_t head_bytes, const struct sgp_sgl *body, uint64_t from,
+		    uint64_t *copied)
 {
 	const uint64_t total = head_bytes + (body ? body->length : 0);
 	const uint64_t most = c->flow.peer_bytes - SGP_FLOW_HEADER;
@@ -353,36 +394,29 @@ static int64_t fill(struct mqr_conn *c, struct sgp_sgl *list, const uint8_t *hea
 	const uint64_t copy = from >= head_bytes      ? 0
 			      : head_bytes - from < n ? head_bytes - from
 						      : n;
-	struct sgp_chunk *chunk =
-		sgp_pool_get(c->loop->pool, SGP_FLOW_HEADER + copy, SGP_GET_RESERVED);
-	int64_t more = 0, rest = 0;
+	const uint64_t must = n < least ? n : least;
+	int64_t more;
 
-	if (!chunk)
+	if (append_copy(c, list, head, head_bytes, body, from, copy))
 		return -1;
-	if (copy)
-		memcpy((uint8_t *)sgp_chunk_addr(chunk) + SGP_FLOW_HEADER, head + from, copy);
-	sgp_sgl_append(list, chunk, 0, SGP_FLOW_HEADER + copy);
-	if (n > copy) {
-		const uint64_t at = from + copy - head_bytes;
-
-		more = append_body(c, list, c->max_sge, body, at, n - copy);
-		/* A body in many small pieces: what has to be in one message is copied into one. */
-		if (more >= 0 && copy + (uint64_t)more < n && copy + (uint64_t)more < least) {
-			*flags |= SGP_LINEARISE;
-			rest = append_body(c, list, list->max_sge, body, at + (uint64_t)more,
-					   least - copy - (uint64_t)more);
-		}
-	}
-	if (more < 0 || rest < 0)
+	if (n == copy)
+		return (int64_t)n;
+	more = append_body(c, list, c->max_sge, body, from + copy - head_bytes, n - copy);
+	if (more < 0 || copy + (uint64_t)more >= must)
+		return more < 0 ? -1 : (int64_t)copy + more;
+	/* A body in many small pieces: what has to be in one message is copied into one. */
+	sgp_sgl_clear(list);
+	if (append_copy(c, list, head, head_bytes, body, from, must))
 		return -1;
-	return (int64_t)copy + more + rest;
+	*copied = must - copy;
+	return (int64_t)must;
 }
 
-static int post(struct mqr_conn *c, struct sgp_sgl *list, int flags)
+static int post(struct mqr_conn *c, struct sgp_sgl *list)
 {
 	const bool signal = c->device->iwarp || c->since + 1 >= SIGNAL_EVERY;
 
-	if (sgp_flow_sendv(&c->flow, c, list, flags | (signal ? IBV_SEND_SIGNALED : 0)))
+	if (sgp_flow_sendv(&c->flow, c, list, signal ? IBV_SEND_SIGNALED : 0))
 		return -1;
 	c->since = signal ? 0 : c->since + 1;
 	c->loop->posts++;
@@ -408,23 +442,24 @@ int mqr_push(struct mqr_conn *c, const void *head, size_t head_bytes, const stru
 	     uint64_t *sent)
 {
 	const uint64_t total = head_bytes + (body ? body->length : 0);
-	SGP_SGL(list, MQR_LIST);
+	SGP_SGL(list, MQR_SGES);
 
 	if (c->over)
 		return -1;
 	while (*sent < total) {
-		int flags = 0;
+		uint64_t copied = 0;
 		int64_t n;
 
 		if (!c->up || !c->flow.credits)
 			return cannot(c, EAGAIN);
-		n = fill(c, &list, head, head_bytes, body, *sent, &flags);
-		if (n < 0 || post(c, &list, flags)) {
+		n = fill(c, &list, head, head_bytes, body, *sent, &copied);
+		if (n < 0 || post(c, &list)) {
 			const int err = errno;
 
 			sgp_sgl_clear(&list);
 			return cannot(c, err);
 		}
+		c->loop->copied += copied;
 		*sent += (uint64_t)n;
 	}
 	return 1;

@@ -109,6 +109,7 @@ struct mqr_loop {
 	struct mqr_conn *touched; /* to be looked after */
 	struct mqr_conn *ending;  /* ended, but completions may be left */
 	uint64_t receives, posts; /* messages */
+	uint64_t copied; /* of these, bytes of payloads that were; the owner resets all three */
 };
 
 struct mqr_conn {

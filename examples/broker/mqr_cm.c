@@ -22,7 +22,7 @@ enum {
 struct mqr_device *mqr_loop_device(struct mqr_loop *loop, struct ibv_context *verbs,
 				   struct ibv_pd *pd)
 {
-	const struct sgp_cq_attr attr = {.cqe = CQE, .max_sge = MQR_LIST, .max_chunk = MQR_LIST};
+	const struct sgp_cq_attr attr = {.cqe = CQE, .max_sge = MQR_SGES, .max_chunk = MQR_SGES};
 	struct mqr_device *d = &loop->device[loop->devices];
 
 	for (int i = 0; i < loop->devices; i++)
@@ -127,7 +127,7 @@ static int open_ep(struct mqr_conn *c, const struct mqr_attr *a, uint32_t *bytes
 				       .max_send_sge = (uint32_t)sges,
 				       .max_recv_sge = (uint32_t)attr.num_recv,
 				       .max_inline_data = INLINE};
-	attr.max_chunk = MQR_LIST;
+	attr.max_chunk = MQR_SGES;
 	c->ep = sgp_ep_create(c->id, &attr);
 	c->max_sge = sges;
 	return c->ep ? 0 : -1;

@@ -7,8 +7,7 @@
 
 enum {
 	MQR_BATCH = 32, /* completions a poll */
-	MQR_SGES = 24,  /* of a message that is sent, if the device takes so many */
-	MQR_LIST = 40,  /* of a list before it is copied into one chunk; holds, too */
+	MQR_SGES = 24,  /* of a message that is sent, if the device takes so many; holds, too */
 };
 
 /* Have it looked after: by the run that is under way, or the next one. */

@@ -134,7 +134,8 @@ static void put_links(struct http *h)
 	put_one(h, "reads_total", "counter", "Calls of readv, and receives.", l->reads);
 	put_one(h, "writes_total", "counter", "Calls of writev, and posts.", l->writes);
 	put_one(h, "payload_bytes_copied_total", "counter",
-		"Bytes of payloads that were copied by the broker.", l->payload_copied);
+		"Bytes of messages in so many pieces that they were copied into one.",
+		l->payload_copied);
 	put_one(h, "starved_total", "counter", "Times that there was no memory for what came.",
 		l->starved);
 }

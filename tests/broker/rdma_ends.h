@@ -32,6 +32,7 @@ struct ends {
 	bool echo;
 	struct back *back, **last_back;
 	int step;             /* the test's own */
+	uint32_t piece;       /* payloads are in chunks of so many bytes; 0: in as few as hold them */
 	uint32_t pause_after; /* the server asks for no more after so many; 0: never */
 	/* Called at the end of each turn, or so; returns true when all is done. */
 	bool (*done)(struct ends *e);

@@ -65,6 +65,39 @@ START_TEST(sizes_and_back)
 }
 END_TEST
 
+/* What is in more pieces than a message may have is copied into one, and that is counted. */
+static void send_pieces(struct ends *ends)
+{
+	while (sent < 5 && ends_publish(ends, ends->client.link, 5000, 5))
+		sent++;
+}
+
+static bool pieces_came(struct ends *ends)
+{
+	if (ends->server.got < 5)
+		return false;
+	if (!ends->client.closed)
+		link_close(ends->client.link, true);
+	return ends->client.closed && ends->server.closed;
+}
+
+START_TEST(pieces_become_one)
+{
+	ends_open(&e, &attrs[_i % ATTRS], 64);
+	e.piece = 20;
+	e.done = pieces_came;
+	e.writable = send_pieces;
+	ends_connect(&e);
+	send_pieces(&e); /* it is not connected: writable() comes when it is */
+	ends_run(&e);
+	ck_assert_uint_eq(e.server.got, 5);
+	ck_assert_int_eq(e.server.err, 0);
+	ck_assert_uint_gt(e.host.stats.payload_copied, 0);
+	ck_assert_uint_le(e.host.stats.payload_copied, 5 * 5100);
+	ends_close(&e);
+}
+END_TEST
+
 /* ---- pause ---- */
 
 static uint32_t looks;
@@ -191,6 +224,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, sizes_and_back, 0, 2 * ATTRS);
+	tcase_add_loop_test(tcase, pieces_become_one, 0, ATTRS);
 	tcase_add_test(tcase, a_pause_holds_the_peer);
 	tcase_add_loop_test(tcase, a_close_that_flushes_loses_nothing, 0, ATTRS);
 	tcase_add_loop_test(tcase, a_close_that_does_not_lets_go_of_all, 0, ATTRS);
