@@ -6,8 +6,8 @@
 set -eu
 sgpool=$1 python=$2
 out=$(mktemp -d)
-SGP_SOFTVERBS_WORLD=perf$$
-export SGP_SOFTVERBS_WORLD
+SGP_SOFTVERBS_WORLD=perf$$ SGP_SOFTVERBS_NET=local
+export SGP_SOFTVERBS_WORLD SGP_SOFTVERBS_NET
 server='' client=''
 trap 'kill -9 $server $client 2>/dev/null || :; rm -rf "$out"' EXIT
 failures=0
