@@ -23,6 +23,9 @@ import time
 
 NOBODY = 65534
 LIMIT = 60  # seconds for each program
+TRIES = 8  # for what is not up to the device
+# perftest can't tell times when the processor was taken from it while it measured the clock's rate.
+NOT_MEASURED = "Correlation coefficient r^2:"
 ADDRESS = "127.0.0.1"
 
 
@@ -218,7 +221,11 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp())
     folder.chmod(0o711)
     try:
-        wrong, runs = converse(installed(sgpool, softverbs, folder / "built"), table()[name], options, folder)
+        sgpool = installed(sgpool, softverbs, folder / "built")
+        for _ in range(TRIES):
+            wrong, runs = converse(sgpool, table()[name], options, folder)
+            if not wrong or not any(NOT_MEASURED in end.output() for end in runs):
+                break
         for what in wrong:
             print("FAILED:", name, *options, what)
         for end in runs if wrong else ():
