@@ -240,11 +240,10 @@ static int attend(struct server *s, char *why, size_t size)
 		if (conclude(s))
 			break;
 	}
-	/* That is how a client ends that has all it wanted, which was something. */
-	if (!session->conn.why[0] && session->conn.gone && s->tests && idle(session))
-		return 0;
+	/* Flushed receives may tell of the end before the event does, which is waited for here. */
 	perf_session_why(session, why, size);
-	return -1;
+	/* That is how a client ends that has all it wanted, which was something. */
+	return !session->conn.why[0] && session->conn.gone && s->tests && idle(session) ? 0 : -1;
 }
 
 /* Get ready and accept. Returns 0; -1, and why says why. */
