@@ -196,14 +196,11 @@ START_TEST(what_cannot_be_made_leaves_nothing)
 }
 END_TEST
 
-/* A connection whose endpoint cannot be filled is refused, and the identifier is as it was. */
-START_TEST(an_endpoint_that_cannot_be_filled_is_none)
+/* b has an identifier without a queue pair, and a pool of eight chunks of which five are taken: an endpoint
+ * with these attributes wants four. */
+static void open_unfillable(struct sgp_ep_attr *attr, struct sgp_recv_part *part,
+			    struct sgp_chunk *taken[5])
 {
-	struct sgp_ep_attr attr;
-	struct sgp_chunk *taken[8];
-	struct sgp_recv_part part;
-	int n = 0;
-
 	one_part(4096);
 	open_rig(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
 	rig_close_ep(b);
@@ -211,14 +208,25 @@ START_TEST(an_endpoint_that_cannot_be_filled_is_none)
 	ck_assert_int_eq(rdma_resolve_addr(b->id, NULL, rdma_get_local_addr(rig.listen_id), 1000),
 			 0);
 	rig_expect_event(rig.listen_events, RDMA_CM_EVENT_ADDR_RESOLVED, NULL, NULL);
-	part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
-	attr = (struct sgp_ep_attr){.cq = b->cq,
-				    .pd = b->pd,
-				    .cap = {.max_send_wr = 4, .max_recv_wr = 4},
-				    .recv = &part,
-				    .num_recv = 1};
-	while (n < 5)
-		ck_assert_ptr_nonnull(taken[n++] = sgp_pool_get(b->pool, 4096, 0));
+	*part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
+	*attr = (struct sgp_ep_attr){.cq = b->cq,
+				     .pd = b->pd,
+				     .cap = {.max_send_wr = 4, .max_recv_wr = 4},
+				     .recv = part,
+				     .num_recv = 1};
+	for (int n = 0; n < 5; n++)
+		ck_assert_ptr_nonnull(taken[n] = sgp_pool_get(b->pool, 4096, 0));
+}
+
+/* A connection whose endpoint cannot be filled is refused, and the identifier is as it was. */
+START_TEST(an_endpoint_that_cannot_be_filled_is_none)
+{
+	struct sgp_ep_attr attr;
+	struct sgp_chunk *taken[5];
+	struct sgp_recv_part part;
+	int n = 5;
+
+	open_unfillable(&attr, &part, taken);
 	ck_assert_ptr_null(sgp_ep_create(b->id, &attr));
 	ck_assert_int_eq(errno, ENOBUFS);
 	rig_check_live(b, 5);
@@ -254,25 +262,11 @@ END_TEST
 START_TEST(what_the_device_keeps_is_not_the_pools)
 {
 	struct sgp_ep_attr attr;
-	struct sgp_chunk *taken[8];
+	struct sgp_chunk *taken[5];
 	struct sgp_recv_part part;
-	int n = 0;
+	int n = 5;
 
-	one_part(4096);
-	open_rig(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
-	rig_close_ep(b);
-	ck_assert_int_eq(rdma_create_id(rig.listen_events, &b->id, NULL, RDMA_PS_TCP), 0);
-	ck_assert_int_eq(rdma_resolve_addr(b->id, NULL, rdma_get_local_addr(rig.listen_id), 1000),
-			 0);
-	rig_expect_event(rig.listen_events, RDMA_CM_EVENT_ADDR_RESOLVED, NULL, NULL);
-	part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
-	attr = (struct sgp_ep_attr){.cq = b->cq,
-				    .pd = b->pd,
-				    .cap = {.max_send_wr = 4, .max_recv_wr = 4},
-				    .recv = &part,
-				    .num_recv = 1};
-	while (n < 5)
-		ck_assert_ptr_nonnull(taken[n++] = sgp_pool_get(b->pool, 4096, 0));
+	open_unfillable(&attr, &part, taken);
 	ck_assert_int_eq(sv_fail_nth("destroy_qp", 0, EIO), 0);
 	ck_assert_ptr_null(sgp_ep_create(b->id, &attr));
 	ck_assert_int_eq(errno, ENOBUFS);
