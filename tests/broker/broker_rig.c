@@ -271,3 +271,9 @@ void rig_await(const char *name, uint64_t n)
 	while (rig_stat(name) < n)
 		poll(NULL, 0, 10);
 }
+
+void rig_await_exactly(const char *name, uint64_t n)
+{
+	while (rig_stat(name) != n)
+		poll(NULL, 0, 10);
+}

@@ -53,7 +53,11 @@ void client_puback(int fd, uint16_t id);
 
 /* A number of --stats, asked for over HTTP. */
 uint64_t rig_stat(const char *name);
-/* Wait until it's at least n; the test's time limit ends it. */
+/*
+ * Wait until it's at least n, or n and nothing else; the test's time limit ends it. What happens after a
+ * client's socket has ended, or in a shard that the client isn't on, is awaited and not asked for once.
+ */
 void rig_await(const char *name, uint64_t n);
+void rig_await_exactly(const char *name, uint64_t n);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Slow subscribers, floods, and memory that runs out. */
 #include <check.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,7 @@ START_TEST(test_drop_qos1)
 		publish_some(pub, i, 1);
 		expect_some(good, i, 1);
 	}
+	rig_await("ended_total{why=\"slow\"}", 1);
 	ck_assert_uint_eq(rig_stat("ended_total{why=\"slow\"}"), 1);
 	ck_assert_uint_eq(rig_stat("dropped_total"), 0);
 	ck_assert_uint_eq(rig_stat("sessions"), 2);
@@ -134,11 +136,12 @@ START_TEST(test_pause)
 
 	open_with(POLICY_PAUSE);
 	rig_broker.settings.patience_ms = 60000;
+	/* Twice that is tolerated until the publisher hears of it, which may take its shard long. */
+	rig_broker.settings.queue.messages = MANY / 2;
 	slow = slow_subscriber(1);
 	pub = client_connect("pub", NULL);
 	ck_assert_int_eq(pthread_create(&thread, NULL, publish_all, &pub), 0);
 	rig_await("publisher_pauses_total", 1);
-	ck_assert_uint_le(rig_stat("queued_messages"), 40);
 	for (uint32_t i = 1; i <= MANY; i++) {
 		uint32_t got;
 		uint16_t id;
@@ -159,7 +162,7 @@ START_TEST(test_pause)
 	}
 	pthread_join(thread, NULL);
 	ck_assert_uint_eq(rig_stat("dropped_total"), 0);
-	ck_assert_uint_eq(rig_stat("paused_sessions"), 0);
+	rig_await_exactly("paused_sessions", 0);
 	close(slow);
 	close(pub);
 	rig_close();
@@ -175,7 +178,7 @@ START_TEST(test_pause_stalled)
 	slow = slow_subscriber(1);
 	pub = client_connect("pub", NULL);
 	publish_some(pub, 1, MANY);
-	ck_assert_uint_eq(rig_stat("ended_total{why=\"slow\"}"), 1);
+	rig_await_exactly("ended_total{why=\"slow\"}", 1);
 	ck_assert_uint_ge(rig_stat("publisher_pauses_total"), 1);
 	close(slow);
 	close(pub);
@@ -192,6 +195,7 @@ START_TEST(test_memory_short)
 	rig_settings.memory_mib = 16;
 	rig_settings.max_message = 1 << 20;
 	rig_settings.queue = (struct queue_limits){.messages = 1 << 20, .bytes = 1 << 30};
+	rig_buffer = 65536;
 	rig_open();
 	slow = slow_subscriber((uint8_t)_i);
 	good = client_connect("good", NULL);
@@ -204,7 +208,7 @@ START_TEST(test_memory_short)
 	ck_assert_uint_gt(rig_stat("starved_total"), 0);
 	ck_assert_uint_gt(rig_stat("sheds_total"), 0);
 	if (_i)
-		ck_assert_uint_eq(rig_stat("ended_total{why=\"slow\"}"), 1);
+		rig_await_exactly("ended_total{why=\"slow\"}", 1);
 	else
 		ck_assert_uint_gt(rig_stat("dropped_total"), 0);
 	close(slow);
@@ -330,49 +334,48 @@ END_TEST
 /* A client that asks and never reads: its answers wait within limits, then it isn't read any more. */
 START_TEST(test_answers)
 {
-	static const uint8_t pings[4096] = {0};
-	uint8_t *many = malloc(sizeof pings);
+	static uint8_t pings[4096], answers[65536];
 	int fd, other;
-	uint64_t before, now;
+	uint64_t before;
 	size_t sent = 0;
 
 	rig_setup();
 	rig_buffer = 16384;
 	rig_open();
-	for (size_t i = 0; i < sizeof pings; i += 2) {
-		many[i] = 0xc0;
-		many[i + 1] = 0;
-	}
+	for (size_t i = 0; i < sizeof pings; i += 2)
+		pings[i] = 0xc0;
 	fd = client_connect_to(client_socket(4096), "a", NULL, 0);
-	for (int idle = 0; idle < 20;) {
-		const ssize_t n = send(fd, many, sizeof pings, MSG_DONTWAIT | MSG_NOSIGNAL);
+	for (;;) {
+		const ssize_t n = send(fd, pings + sent % 2, sizeof pings - sent % 2,
+				       MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (n > 0) {
-			sent += (size_t)n & ~(size_t)1;
-			ck_assert_int_eq(n % 2, 0);
-			idle = 0;
-		} else {
-			poll(NULL, 0, 20);
-			idle++;
+			sent += (size_t)n;
+			continue;
 		}
+		ck_assert_int_eq(errno, EAGAIN);
+		/* Nothing goes any more: because the broker does not read, or has not had its turn. */
+		if (rig_stat("paused_sessions") && rig_stat("blocked_sessions"))
+			break;
+		poll(NULL, 0, 10);
 	}
-	ck_assert_uint_eq(rig_stat("paused_sessions"), 1);
 	ck_assert_uint_lt(rig_stat("described_bytes"), 1 << 20);
 	other = client_connect("b", NULL);
 	client_expect_nothing(other);
 	before = rig_stat("packets_in_total");
-	for (size_t n; sent; sent -= n) {
-		static uint8_t answers[65536];
-
-		n = sent < sizeof answers ? sent : sizeof answers;
+	ck_assert_uint_lt(before, 3 + sent / 2);
+	for (size_t n, left = sent / 2 * 2; left; left -= n) {
+		n = left < sizeof answers ? left : sizeof answers;
 		client_read(fd, answers, n);
 		for (size_t i = 0; i < n; i += 2)
 			ck_assert(answers[i] == 0xd0 && answers[i + 1] == 0);
 	}
-	now = rig_stat("packets_in_total");
-	ck_assert_uint_gt(now, before); /* it's read again */
+	if (sent % 2) {
+		client_say(fd, 0);
+		client_hear(fd, 0xd0, 0);
+	}
 	client_expect_nothing(fd);
-	free(many);
+	ck_assert_uint_gt(rig_stat("packets_in_total"), before); /* it's read again */
 	close(fd);
 	close(other);
 	rig_close();

@@ -40,7 +40,7 @@ START_TEST(test_refusals)
 	fd = client_socket(0); /* another protocol's name */
 	client_say(fd, 0x10, 12, 0, 4, 'H', 'T', 'T', 'P', 4, 2, 0, 0, 0, 0);
 	client_expect_end(fd);
-	ck_assert_uint_eq(rig_stat("sessions"), 0);
+	rig_await_exactly("sessions", 0); /* who was refused politely is gone after its own end */
 }
 END_TEST
 
@@ -74,7 +74,7 @@ START_TEST(test_wrong_packets)
 			client_say(fd, 0, 1, 'a');
 		client_expect_end(fd);
 	}
-	rig_await("ended_total{why=\"too_large\"}", 1);
+	rig_await_exactly("sessions", 0);
 	ck_assert_uint_eq(rig_stat("ended_total{why=\"too_large\"}"), 1);
 	ck_assert_uint_eq(rig_stat("ended_total{why=\"protocol\"}"),
 			  sizeof wrong / sizeof *wrong - 1);
@@ -127,7 +127,7 @@ START_TEST(test_wills)
 	fd = client_connect_to(client_socket(0), "d", "will/d", 1);
 	client_expect_publish(watcher, "will/d", "gone", 4, 0, false); /* nor does silence */
 	client_expect_end(fd);
-	ck_assert_uint_eq(rig_stat("ended_total{why=\"keep_alive\"}"), 1);
+	rig_await_exactly("ended_total{why=\"keep_alive\"}", 1);
 	client_expect_nothing(watcher);
 	close(watcher);
 }
