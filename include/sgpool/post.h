@@ -436,7 +436,8 @@ SGP_API int sgp_ep_submit(struct sgp_ep *ep);
 
 /*
  * Submit, and make sure that every unsignalled operation posted so far will be retired: a zero-length
- * signalled RDMA WRITE goes behind them if need be. An idle completion queue does so by itself.
+ * signalled RDMA WRITE goes behind them if need be. An idle completion queue does so by itself, after
+ * some thousand empty polls, or a millisecond for which its poller slept.
  *
  * Returns 0; -1 with EAGAIN when the send queue is full (a signalled request is on its way then), or
  * as sgp_ep_submit().

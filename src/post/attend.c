@@ -50,10 +50,24 @@ void sgp_cq_flush_locked(struct sgp_cq *cq, struct sgp_ep *ep, bool receives)
 		sgp_cq_wake(cq);
 }
 
-void sgp_cq_attend_locked(struct sgp_cq *cq)
+/*
+ * Returns whether the endpoint needs to be seen to once more. Full: a signalled request is on its way,
+ * and its completion brings the poller back. A stopped one's tail is flushed; what it had gathered ends
+ * with the error.
+ */
+static bool attend(struct sgp_ep *ep, bool tails)
+{
+	int err;
+
+	if (tails && !sgp_ep_is_stopped(ep))
+		return sgp_ep_sync_locked(ep) == EAGAIN;
+	sgp_ep_ring_locked(ep, &err);
+	return ep->send.unsignalled && !sgp_ep_is_stopped(ep);
+}
+
+void sgp_cq_attend_locked(struct sgp_cq *cq, bool tails)
 {
 	struct sgp_ep *ep, *next;
-	int err;
 
 	sgp_lock(&cq->inbox_lock);
 	ep = cq->attention;
@@ -64,11 +78,7 @@ void sgp_cq_attend_locked(struct sgp_cq *cq)
 		next = ep->next;
 		sgp_lock(&ep->send.lock);
 		ep->listed = false;
-		/* Full: a signalled request is on its way, and what is behind it stays listed. A
-		 * stopped one's tail is flushed; what it had gathered ends with the error. */
-		if (sgp_ep_is_stopped(ep))
-			sgp_ep_ring_locked(ep, &err);
-		else if (sgp_ep_sync_locked(ep) == EAGAIN)
+		if (attend(ep, tails))
 			sgp_cq_list(cq, ep);
 		sgp_unlock(&ep->send.lock);
 	}

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +24,12 @@
 
 /* How long a wait sleeps at most while a receive is to be posted again. */
 #define RETRY_MS 10
+
+/*
+ * How long a sleeper leaves an unsignalled tail alone. To retire it costs a message and wakes the
+ * sleeper up once more; the next send mostly does it for nothing.
+ */
+#define TAIL_NS 1000000
 
 /* ---- the inbox ---- */
 
@@ -182,12 +189,14 @@ static int open_wakeups(struct sgp_cq *cq, struct ibv_context *verbs)
 	if (!cq->channel)
 		return sgp_fail(errno > 0 ? errno : EIO, "no completion channel on this device");
 	cq->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	cq->tail_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
 	cq->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	flags = fcntl(cq->channel->fd, F_GETFL);
-	if (cq->wake_fd < 0 || cq->epoll_fd < 0 || flags < 0 ||
+	if (cq->wake_fd < 0 || cq->tail_fd < 0 || cq->epoll_fd < 0 || flags < 0 ||
 	    fcntl(cq->channel->fd, F_SETFL, flags | O_NONBLOCK) ||
 	    epoll_ctl(cq->epoll_fd, EPOLL_CTL_ADD, cq->channel->fd, &ev) ||
-	    epoll_ctl(cq->epoll_fd, EPOLL_CTL_ADD, cq->wake_fd, &ev))
+	    epoll_ctl(cq->epoll_fd, EPOLL_CTL_ADD, cq->wake_fd, &ev) ||
+	    epoll_ctl(cq->epoll_fd, EPOLL_CTL_ADD, cq->tail_fd, &ev))
 		return sgp_fail(errno, "no descriptor to wait on: %s", strerror(errno));
 	return 0;
 }
@@ -200,6 +209,8 @@ static void close_wakeups(struct sgp_cq *cq)
 		close(cq->epoll_fd);
 	if (cq->wake_fd >= 0)
 		close(cq->wake_fd);
+	if (cq->tail_fd >= 0)
+		close(cq->tail_fd);
 	if (cq->channel)
 		ibv_destroy_comp_channel(cq->channel);
 	errno = err;
@@ -231,7 +242,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	cq = calloc(1, sizeof *cq);
 	if (!cq)
 		return sgp_fail_null(ENOMEM, "no memory for a completion queue");
-	cq->epoll_fd = cq->wake_fd = -1;
+	cq->epoll_fd = cq->wake_fd = cq->tail_fd = -1;
 	cq->single_threaded = attr->flags & SGP_CQ_SINGLE_THREADED;
 	cq->max_sge = attr->max_sge ? attr->max_sge : 16;
 	cq->max_chunk = attr->max_chunk ? attr->max_chunk : cq->max_sge;
@@ -311,21 +322,46 @@ void sgp_cq_wake(struct sgp_cq *cq)
 	/* It can only fail when the counter is full, and then the descriptor is readable already.
 	 */
 	(void)!write(cq->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+	/* Afterwards: whoever finds it set finds something to read. Set too late, it costs a wake-up. */
+	atomic_store_explicit(&cq->roused, true, memory_order_release);
 }
 
-/* Take what made the descriptor readable, acknowledging each event (law 2.14). */
+/*
+ * Take what made the descriptor readable, acknowledging the event (law 2.14). There is one for each
+ * time that the queue was armed; a second one, of an arming that crossed an event, wakes once more.
+ */
 static void take_wakeups_locked(struct sgp_cq *cq)
 {
 	struct ibv_cq *event_cq;
 	void *event_context;
-	unsigned int events = 0;
 	uint64_t count;
 
-	while (!ibv_get_cq_event(cq->channel, &event_cq, &event_context))
-		events++;
-	if (events)
-		ibv_ack_cq_events(cq->cq, events);
-	(void)!read(cq->wake_fd, &count, sizeof count);
+	if (!ibv_get_cq_event(cq->channel, &event_cq, &event_context))
+		ibv_ack_cq_events(cq->cq, 1);
+	if (atomic_exchange_explicit(&cq->roused, false, memory_order_acquire))
+		(void)!read(cq->wake_fd, &count, sizeof count);
+}
+
+/*
+ * See to the endpoints before somebody sleeps: what is gathered goes out, and tails that have waited
+ * long enough are retired. For the others the timer wakes the sleeper.
+ */
+static void attend_to_sleep_locked(struct sgp_cq *cq)
+{
+	const struct itimerspec soon = {.it_value.tv_nsec = TAIL_NS};
+	uint64_t count;
+	bool over = cq->tail_waits && read(cq->tail_fd, &count, sizeof count) > 0;
+
+	if (over)
+		cq->tail_waits = false;
+	if (!atomic_load(&cq->inbox))
+		return;
+	sgp_cq_attend_locked(cq, over);
+	if (cq->tail_waits || !atomic_load(&cq->inbox))
+		return;
+	cq->tail_waits = !timerfd_settime(cq->tail_fd, 0, &soon, NULL);
+	if (!cq->tail_waits)
+		sgp_cq_attend_locked(cq, true);
 }
 
 int sgp_cq_arm(struct sgp_cq *cq)
@@ -341,8 +377,7 @@ int sgp_cq_arm(struct sgp_cq *cq)
 	take_wakeups_locked(cq);
 	/* Whoever sleeps waits for completions: gathered posts and tails must give theirs. */
 	atomic_store(&cq->armed, true);
-	if (atomic_load(&cq->inbox))
-		sgp_cq_attend_locked(cq);
+	attend_to_sleep_locked(cq);
 	errno = 0;
 	err = sgp_provider_errno(ibv_req_notify_cq(cq->cq, 0));
 	sgp_lock(&cq->inbox_lock);

@@ -139,8 +139,11 @@ struct sgp_place {
 struct sgp_cq {
 	struct ibv_cq *cq;
 	struct ibv_comp_channel *channel;
-	int epoll_fd; /* what sgp_cq_fd() gives: channel->fd and wake_fd */
-	int wake_fd;  /* an eventfd: pending completions that no device will announce */
+	int epoll_fd;        /* what sgp_cq_fd() gives: channel->fd, wake_fd and tail_fd */
+	int wake_fd;         /* an eventfd: pending completions that no device will announce */
+	int tail_fd;         /* a timerfd: there is a tail to retire, if nothing has done it yet */
+	bool tail_waits;     /* it runs, or has ended and nobody has read it yet */
+	_Atomic bool roused; /* wake_fd has been written to */
 	bool single_threaded;
 	int max_sge, max_chunk; /* of a handed-over list */
 
@@ -253,8 +256,8 @@ void sgp_cq_end_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
  * held. */
 void sgp_cq_take_untaken_locked(struct sgp_cq *cq);
 
-/* See to the endpoints in the inbox: submit, retire tails. The lock is held. */
-void sgp_cq_attend_locked(struct sgp_cq *cq);
+/* See to the endpoints in the inbox: submit, and retire tails if asked to. The lock is held. */
+void sgp_cq_attend_locked(struct sgp_cq *cq, bool tails);
 
 /*
  * Promise room entries more, resizing the device's queue if it must. Returns 0; -1 with ENOSPC or the

@@ -16,11 +16,16 @@
 #include "post/srq.h"
 #include "post/window.h"
 
-/* Empty polls in a row after which gathered posts go out and unsignalled tails are retired. A busy
- * loop would otherwise add a request to every lone unsignalled send. */
-#define PATIENCE 16
+/*
+ * Empty polls in a row after which gathered posts go out, and after which unsignalled tails are
+ * retired. A tail costs a message on the wire to retire: most often the next send does it for nothing,
+ * and in a busy loop that one waits for the peer's answer, many polls away.
+ */
+#define PATIENCE      16
+#define TAIL_PATIENCE 2048
 
-/* The same for polls that found something: one endpoint's traffic does not keep another's waiting. */
+/* Polls that found something after which both are done: one endpoint's traffic does not keep another's
+ * waiting. */
 #define BUSY_PATIENCE 64
 
 static inline struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
@@ -553,6 +558,7 @@ static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 	const uint64_t *stamp = cq->stamp;
 	struct ibv_wc raw[SGP_CQ_BATCH];
 	int got = take_pending(cq, n, wc);
+	bool tails;
 
 	while (got < n) {
 		int want = n - got < SGP_CQ_BATCH ? n - got : SGP_CQ_BATCH;
@@ -582,12 +588,14 @@ static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 			return got;
 	} else if (cq->failed) {
 		return sgp_fail(EIO, "the completion queue has failed: close its endpoints");
-	} else if (++cq->empty_polls < PATIENCE) {
+	} else if (++cq->empty_polls < TAIL_PATIENCE && cq->empty_polls != PATIENCE) {
 		return 0;
 	}
-	cq->empty_polls = cq->full_polls = 0;
+	tails = cq->empty_polls != PATIENCE;
+	if (tails)
+		cq->empty_polls = cq->full_polls = 0;
 	if (atomic_load_explicit(&cq->inbox, memory_order_relaxed))
-		sgp_cq_attend_locked(cq);
+		sgp_cq_attend_locked(cq, tails);
 	return got;
 }
 

@@ -240,6 +240,12 @@ void rig_reap(struct rig_side *side, int n)
 	}
 }
 
+void rig_idle(struct rig_side *side)
+{
+	for (int i = 0; i < 5000; i++)
+		ck_assert_int_eq(sgp_poll(side->cq, RIG_WC, side->wc), 0);
+}
+
 void rig_check_no_leak(void)
 {
 	for (int what = SV_PDS; what < SV_NCOUNTERS; what++)

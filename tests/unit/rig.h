@@ -81,6 +81,9 @@ void rig_post_send(struct rig_side *side, void *context, int byte);
 /* Poll side's cq until n completions are in side->wc, at most 5 s. Fails the test otherwise. */
 void rig_reap(struct rig_side *side, int n);
 
+/* Poll an idle queue as long as it takes to retire an unsignalled tail: nothing is told. */
+void rig_idle(struct rig_side *side);
+
 /* The next event of a channel, which must be of this type; acknowledged. */
 void rig_expect_event(struct rdma_event_channel *events, enum rdma_cm_event_type type,
 		      struct rdma_cm_id **id, struct sgp_ep *ep);

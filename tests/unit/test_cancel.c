@@ -93,8 +93,7 @@ START_TEST(what_is_cancelled_is_told_at_once_and_held_until_its_completion)
 		rig_reap(b, 1);
 		ck_assert_uint_eq(b->wc[0].byte_len, 200);
 		ck_assert_int_eq(sgp_wait(a->cq, RIG_WC, a->wc, 0), 0);
-		for (int i = 0; i < 100; i++) /* nobody asked for its completion: a tail */
-			expect_none(a);
+		rig_idle(a); /* nobody asked for its completion: a tail */
 		rig_check_live(a, 0);
 		ck_assert_uint_eq(stats_of(a).quarantined, 0);
 		ck_assert_uint_eq(stats_of(a).completions, 1);

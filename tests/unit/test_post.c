@@ -88,6 +88,7 @@ START_TEST(an_unsignalled_send_gives_no_completion_but_comes_home)
 		sgp_sgl_clear(&b->wc[0].sgl);
 		ck_assert_int_eq(sgp_wait(a->cq, RIG_WC, a->wc, 0), 0);
 	}
+	rig_idle(a);
 	rig_check_live(a, 0);
 	rig_close(&rig);
 }
