@@ -207,6 +207,8 @@ static inline int sgp_mag_get(struct sgp_thread *self, struct sgp_pool *pool, si
 	struct sgp_mag *mag = self->last_get;
 
 	if (!SGP_LIKELY(sgp_mag_serves(mag, pool, size))) {
+		if (!pool)
+			return 0;
 		mag = self->mags[((const uint16_t *)pool)[sgp_octave(size)]];
 		if (!sgp_mag_serves(mag, pool, size))
 			return 0;

@@ -9,6 +9,7 @@
  *
  * Threads: a pool and its chunks may be used by every thread at once, unless a function says
  * otherwise. A forked child may do nothing with them but exec or exit: calls fail with EPERM there.
+ * Where the pool is NULL they fail with EINVAL.
  */
 #ifndef SGPOOL_POOL_H
 #define SGPOOL_POOL_H

@@ -91,8 +91,11 @@ static struct sgp_chunk *none_at(void)
 
 struct sgp_chunk *sgp_pool_chunk_at(struct sgp_pool *pool, const void *addr)
 {
-	struct sgp_chunk *chunk = sgp_pool_find(pool, addr);
+	struct sgp_chunk *chunk;
 
+	if (!pool)
+		return sgp_fail_null(EINVAL, "no pool");
+	chunk = sgp_pool_find(pool, addr);
 	if (!chunk)
 		return none_at();
 	return sgp_refuse_stale(chunk) ? NULL : chunk;

@@ -29,8 +29,8 @@ struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size)
 	uint32_t low, high;
 	size_t octave;
 
-	if (size == 0)
-		return sgp_fail_null(EINVAL, "a chunk of 0 bytes");
+	if (!pool || size == 0)
+		return sgp_fail_null(EINVAL, pool ? "a chunk of 0 bytes" : "no pool");
 	if (pool->nclasses == 0)
 		return sgp_fail_null(EMSGSIZE, "the pool has no size classes, only room for heaps");
 	largest = &pool->classes[pool->nclasses - 1];
@@ -425,6 +425,8 @@ int sgp_pool_destroy(struct sgp_pool *pool)
 
 	if (sgp_check_fork())
 		return -1;
+	if (!pool)
+		return sgp_fail(EINVAL, "no pool");
 	/* A thread that used the pool once may be ending now. */
 	sgp_threads_lock();
 	ret = retire_classes(pool);

@@ -57,6 +57,8 @@ int sgp_pool_class_stats(struct sgp_pool *pool, uint32_t index, struct sgp_class
 {
 	if (sgp_check_fork())
 		return -1;
+	if (!pool || !stats)
+		return sgp_fail(EINVAL, "statistics: a pool and room for them are needed");
 	if (index >= pool->nclasses)
 		return sgp_fail(EINVAL, "class %u of %u", index, pool->nclasses);
 	sgp_threads_lock();
@@ -72,6 +74,8 @@ int sgp_pool_stats(struct sgp_pool *pool, struct sgp_pool_stats *stats)
 
 	if (sgp_check_fork())
 		return -1;
+	if (!pool || !stats)
+		return sgp_fail(EINVAL, "statistics: a pool and room for them are needed");
 	*stats = (struct sgp_pool_stats){
 		.regions = pool->reg.nregions,
 		.registrations = pool->reg.registrations,

@@ -97,7 +97,7 @@ int sgp_pool_trim(struct sgp_pool *pool, size_t size, size_t keep)
 
 	if (sgp_check_fork())
 		return -1;
-	if (size) {
+	if (size || !pool) {
 		cls = sgp_pool_class(pool, size);
 		return cls ? sgp_trim_class(cls, keep) : -1;
 	}

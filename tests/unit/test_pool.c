@@ -167,6 +167,60 @@ START_TEST(test_errors_of_get)
 }
 END_TEST
 
+static void never_ready(struct sgp_waiter *waiter)
+{
+	(void)waiter;
+	ck_abort_msg("served by no pool");
+}
+
+/* It has no class, no address is in it, and no magazine is nobody's. */
+START_TEST(test_no_pool_is_einval)
+{
+	struct sgp_pool *pool = _i ? rig_pool(64, 1, 0) : NULL;
+	struct sgp_chunk *chunk = NULL;
+	struct sgp_class_stats of_class;
+	struct sgp_pool_stats stats;
+	struct sgp_waiter waiter = {.ready = never_ready, .chunks = &chunk, .n = 1};
+	struct ibv_sge sge;
+	char text[8];
+
+	/* The thread has had no magazine yet; has one; had one. */
+	if (_i)
+		sgp_chunk_put(sgp_pool_get(pool, 1, 0));
+	if (_i == 2)
+		ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+#define REFUSED(call)                                                                              \
+	do {                                                                                       \
+		errno = 0;                                                                         \
+		ck_assert(call);                                                                   \
+		expect_errno(EINVAL);                                                              \
+	} while (0)
+	for (size_t size = 0; size <= 64; size += 64) {
+		REFUSED(!sgp_pool_get(NULL, size, 0));
+		REFUSED(!(sgp_pool_get)(NULL, size, 0));
+		for (size_t n = 0; n < 2; n++) {
+			REFUSED(sgp_pool_get_bulk(NULL, size, 0, &chunk, n) == -1);
+			REFUSED(sgp_pool_get_sge(NULL, size, 0, &chunk, &sge, n) == -1);
+			REFUSED(sgp_pool_get_wait(NULL, size, 0, &chunk, n, 0) == -1);
+		}
+		REFUSED(sgp_waiter_start(&waiter, NULL, size, 0) == -1);
+		REFUSED(sgp_pool_grow(NULL, size, 1) == -1);
+		REFUSED(sgp_pool_trim(NULL, size, 0) == -1);
+		REFUSED(sgp_pool_set_limits(NULL, size, 1, 0) == -1);
+	}
+	REFUSED(!sgp_pool_chunk_at(NULL, text));
+	REFUSED(sgp_pool_stats(NULL, &stats) == -1);
+	REFUSED(sgp_pool_class_stats(NULL, 0, &of_class) == -1);
+	REFUSED(sgp_pool_stats_print(NULL, NULL, SGP_STATS_TEXT, text, sizeof text) == -1);
+	REFUSED(sgp_pool_destroy(NULL) == -1);
+#undef REFUSED
+	if (_i == 1) {
+		rig_check(pool, 0);
+		ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+	}
+}
+END_TEST
+
 START_TEST(test_growth_up_to_the_cap)
 {
 	struct sgp_pool *pool = rig_pool(4096, 3, 10);
@@ -387,6 +441,7 @@ int main(void)
 	tcase_add_test(tc, test_the_last_reference_returns_the_chunk);
 	tcase_add_test(tc, test_bulk_is_all_or_none);
 	tcase_add_test(tc, test_errors_of_get);
+	tcase_add_loop_test(tc, test_no_pool_is_einval, 0, 3);
 	tcase_add_test(tc, test_growth_up_to_the_cap);
 	tcase_add_test(tc, test_max_bytes_bounds_growth);
 	tcase_add_test(tc, test_destroy_while_in_use_is_ebusy);
