@@ -203,7 +203,9 @@ struct sgp_ep_attr {
  * sgp_ep_close(), which destroys its queue pair. id NULL makes a plain queue pair in RESET, whose
  * ibv_modify_qp(3) is the caller's (sgp_ep_qp()). Room for both depths is reserved on the cq.
  * Returns the endpoint, to be ended by sgp_ep_close() and sgp_ep_destroy(); NULL with errno, and the
- * identifier is as it was:
+ * identifier is as it was. (Should the device refuse to destroy a queue pair that was made already, the
+ * identifier keeps it, and with it go for ever what it has: the receives posted to it, their room on the
+ * cq, the use of pd.)
  *   EINVAL  an attribute is wrong; the identifier has a queue pair, or no device; another device than
  *           cq's; a receive list of more SGEs, or max_chunk of more holds, than the cq hands over; only
  *           one of cq and srq is single-threaded

@@ -161,6 +161,13 @@ void sgp_cq_await_empty_locked(struct sgp_cq *cq, struct sgp_ep *ep)
 	cq->nawaiting++;
 }
 
+void sgp_cq_forgo_room(struct sgp_cq *cq, const struct sgp_ep *ep)
+{
+	sgp_lock(&cq->lock);
+	cq->place[ep->index].room = 0;
+	sgp_unlock(&cq->lock);
+}
+
 void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep)
 {
 	struct sgp_place *place;

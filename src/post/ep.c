@@ -263,7 +263,8 @@ static void free_ep(struct sgp_ep *ep)
 struct sgp_ep *sgp_ep_create(struct rdma_cm_id *id, const struct sgp_ep_attr *attr)
 {
 	struct sgp_ep *ep;
-	/* A queue pair that the device keeps keeps its receives' memory and the domain, for ever. */
+	/* A queue pair that the device keeps keeps its receives' memory, their room in the completion
+	 * queue and the domain, for ever. */
 	bool gone = true;
 	int err;
 
@@ -297,7 +298,9 @@ no_gathering:
 	if (ep->refill) /* a poll or a put might go on with it */
 		sgp_refill_stop(ep->refill);
 	gone = !destroy_qp(ep);
-	if (gone && ep->refill)
+	if (!gone)
+		sgp_cq_forgo_room(ep->cq, ep);
+	else if (ep->refill)
 		abandon_receives(ep);
 	errno = err;
 no_qp:

@@ -198,6 +198,9 @@ int sgp_cq_poll_ex_locked(struct sgp_cq *cq, int n, struct ibv_wc *raw);
  */
 int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room);
 
+/* The endpoint's room is reserved for ever: its queue pair stays, and may still give completions. */
+void sgp_cq_forgo_room(struct sgp_cq *cq, const struct sgp_ep *ep);
+
 /* The endpoint goes. Its room stays reserved while its place awaits an empty poll. */
 void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep);
 

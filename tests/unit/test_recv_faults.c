@@ -257,10 +257,11 @@ END_TEST
 
 /*
  * It cannot be filled, and the device keeps the queue pair that is to be unmade: it has three receives,
- * whose memory is not handed out again, and whose domain stays.
+ * whose memory is not handed out again, whose domain stays, and whose completions have their room.
  */
 START_TEST(what_the_device_keeps_is_not_the_pools)
 {
+	struct ibv_qp_attr to_error = {.qp_state = IBV_QPS_ERR};
 	struct sgp_ep_attr attr;
 	struct sgp_chunk *taken[5];
 	struct sgp_recv_part part;
@@ -275,6 +276,18 @@ START_TEST(what_the_device_keeps_is_not_the_pools)
 	while (n)
 		sgp_chunk_put(taken[--n]);
 	rig_check_live(b, 3);
+	/* Another endpoint would have to have all entries. */
+	attr.num_recv = 0;
+	attr.cap.max_send_wr = (uint32_t)b->id->qp->send_cq->cqe - attr.cap.max_recv_wr;
+	ck_assert_int_eq(sv_fail_nth("resize_cq", 0, EOPNOTSUPP), 0);
+	ck_assert_ptr_null(sgp_ep_create(NULL, &attr));
+	ck_assert_int_eq(errno, EOPNOTSUPP);
+	ck_assert_int_eq(ibv_modify_qp(b->id->qp, &to_error, IBV_QP_STATE), 0);
+	ck_assert_int_eq(sgp_poll(b->cq, RIG_WC, b->wc), 0);
+	rig_check_live(b, 3);
+	ck_assert_int_eq(sv_fail_nth("resize_cq", 0, EOPNOTSUPP), 0);
+	ck_assert_ptr_null(sgp_ep_create(NULL, &attr));
+	ck_assert_int_eq(errno, EOPNOTSUPP);
 	ck_assert_int_eq(sgp_pool_remove_pd(b->pool, b->pd), -1);
 	ck_assert_int_eq(errno, EBUSY);
 	ck_assert_int_eq(sgp_pool_destroy(b->pool), -1);
