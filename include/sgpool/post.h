@@ -392,6 +392,7 @@ struct sgp_wr {
  *   another: the provider's errno, of ibv_post_send(3) or ibv_query_qp(3)
  * If the device takes a part only of a split list, or reports an error for what it has queued, the
  * post counts as accepted, and one completion with wc.error set comes when what was taken has ended.
+ * (What a poll on another thread had of it before the error was known stands as it was told.)
  */
 SGP_HOT_API int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr);
 

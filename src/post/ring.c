@@ -76,6 +76,11 @@ static SGP_COLD uint32_t half_taken(struct sgp_ep *ep, int ret, struct ibv_send_
 			ep, ep->doorbell_seq + (uint32_t)((struct ibv_send_wr *)untaken - ep->wr),
 			*err);
 	} else {
+		/*
+		 * All of it is queued (law 1), and the device may have been at it: what the poller has
+		 * ended by now was told as the device told it, and rightly. An ended slot stays the poller's,
+		 * or is free, and who fills it next clears the error.
+		 */
 		for (uint32_t seq = ep->doorbell_seq; seq != side->head; seq++)
 			atomic_store_explicit(&sgp_side_slot(side, seq)->error, *err,
 					      memory_order_relaxed);

@@ -38,6 +38,7 @@ static struct {
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
 	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 	int taken; /* requests of the next chain that are taken; -1: all, -2: all, with an error */
+	int polled_meanwhile; /* with -2: so many completions, before the error is told */
 	void (*before_poll)(void); /* once */
 	void (*after_poll)(void);  /* once */
 } fake;
@@ -52,6 +53,10 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 		return fake.post_send(qp, wr, bad);
 	if (taken == -2) {
 		ck_assert_int_eq(fake.post_send(qp, wr, bad), 0);
+		if (fake.polled_meanwhile)
+			ck_assert_int_eq(sgp_poll(a->cq, fake.polled_meanwhile, a->wc),
+					 fake.polled_meanwhile);
+		fake.polled_meanwhile = 0;
 		return EIO;
 	}
 	for (; taken && wr; taken--) {
@@ -204,6 +209,43 @@ START_TEST(an_error_of_an_unsignalled_request_that_was_queued_is_told)
 	ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 1);
 	ck_assert_ptr_eq(a->wc[0].context, &context[0]);
 	ck_assert_int_eq(a->wc[0].error, EIO);
+	close_rig();
+}
+END_TEST
+
+/*
+ * A poll on another thread comes before the poster knows of the error (law 1: all is queued, and the
+ * device may be at it): what it had stands, and nothing is told twice.
+ */
+START_TEST(what_was_polled_before_the_posts_error_stands)
+{
+	open_rig((struct rig_attr){0});
+	for (int round = 0; round < 12; round++) { /* more than there are slots */
+		for (int i = 0; i < 3; i++)
+			rig_post_recv(b, NULL);
+		ck_assert_int_eq(send_one(a, &context[0], SGP_BATCH), 0);
+		ck_assert_int_eq(send_one(a, &context[1], SGP_BATCH | IBV_SEND_SIGNALED), 0);
+		fake.taken = -2;
+		fake.polled_meanwhile = 1;
+		ck_assert_int_eq(send_one(a, &context[2], IBV_SEND_SIGNALED), 0);
+		ck_assert_ptr_eq(a->wc[0].context, &context[1]);
+		ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+		ck_assert_int_eq(a->wc[0].error, 0);
+		ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 1);
+		ck_assert_ptr_eq(a->wc[0].context, &context[2]);
+		ck_assert_int_eq(a->wc[0].status, IBV_WC_GENERAL_ERR);
+		ck_assert_int_eq(a->wc[0].error, EIO);
+		ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 0);
+		rig_check_live(a, 0);
+		/* The slots have forgotten it. */
+		ck_assert_int_eq(send_one(a, &context[3], IBV_SEND_SIGNALED), 0);
+		rig_post_recv(b, NULL);
+		rig_reap(a, 1);
+		ck_assert_int_eq(a->wc[0].error, 0);
+		rig_reap(b, 4);
+		for (int i = 0; i < 4; i++)
+			sgp_sgl_clear(&b->wc[i].sgl);
+	}
 	close_rig();
 }
 END_TEST
@@ -563,6 +605,7 @@ int main(void)
 	tcase_add_test(tc, a_later_completion_does_not_retire_what_was_not_taken);
 	tcase_add_test(tc, a_second_refusal_forgets_no_tail);
 	tcase_add_test(tc, an_error_of_an_unsignalled_request_that_was_queued_is_told);
+	tcase_add_test(tc, what_was_polled_before_the_posts_error_stands);
 	tcase_add_test(tc, what_was_gathered_ends_when_the_endpoint_stops);
 	tcase_add_loop_test(tc, a_close_does_not_wait_for_what_gives_no_completion, 0, 3);
 	tcase_add_test(tc, completions_too_small_for_a_list_are_refused);
