@@ -80,14 +80,18 @@ enum {
 struct sgp_flow_attr {
 	uint32_t comp_mask; /* 0 */
 	uint32_t flags;     /* SGP_FLOW_IMMEDIATE; the same at both ends */
-	struct sgp_ep *ep;  /* connected; its receive queue takes depth + SGP_FLOW_RESERVE */
+	struct sgp_ep *ep;  /* not connected yet; its receive queue takes depth + SGP_FLOW_RESERVE */
 	/*
 	 * Updates' chunks come from its smallest class, and may use its reserve; as many may be out as
 	 * the send queue is deep, unless updates are signalled. NULL with SGP_FLOW_IMMEDIATE.
 	 */
 	struct sgp_pool *pool;
 	uint32_t depth; /* messages that may be on the way to this end */
-	uint32_t bytes; /* of the longest message that its receives take, header included */
+	/*
+	 * Of the longest message that its receives take, header included, and below 2^31: more than
+	 * SGP_FLOW_HEADER, or with SGP_FLOW_IMMEDIATE more than 0: a flow of empty messages alone is refused.
+	 */
+	uint32_t bytes;
 };
 
 /* One end. The caller provides the storage; read the members, change them by the functions only. */

@@ -292,6 +292,16 @@ START_TEST(wrong_attributes)
 		ck_assert_int_eq(errno, EINVAL);
 	}
 	ck_assert_mem_eq(&flow, &zero, sizeof flow);
+	/* The shortest that are any use. */
+	attr = good;
+	attr.bytes = SGP_FLOW_HEADER + 1;
+	ck_assert_int_eq(sgp_flow_init(&flow, &attr), 0);
+	attr.flags = SGP_FLOW_IMMEDIATE;
+	attr.bytes = 1;
+	ck_assert_int_eq(sgp_flow_init(&flow, &attr), 0);
+	attr.bytes = 0;
+	ck_assert_int_eq(sgp_flow_init(&flow, &attr), -1);
+	ck_assert_int_eq(errno, EINVAL);
 	ends_close();
 }
 END_TEST
