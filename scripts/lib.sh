@@ -18,7 +18,7 @@ declare -A SGP_PACKAGES=(
 	[tests]="check libsubunit-dev libfabric-dev python3 groff-base mandoc gnuplot-nox
 		rdmacm-utils ibverbs-utils perftest nvme-cli fio e2fsprogs mosquitto
 		mosquitto-clients"
-	[full]="valgrind dpdk-dev libucx-dev clang"
+	[full]="valgrind dpdk-dev libucx-dev clang clang-tidy gcovr"
 	[vm]="qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2 util-linux procps
 		ibverbs-providers ibverbs-utils rdmacm-utils perftest"
 	[abi]="git abigail-tools"
