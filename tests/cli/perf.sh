@@ -20,10 +20,9 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# until_so SECONDS COMMAND...
+# until_so COMMAND...: within a minute
 until_so() {
-	left=$(($1 * 20))
-	shift
+	left=1200
 	while ! "$@"; do
 		left=$((left - 1))
 		[ $left -gt 0 ] || return 1
@@ -45,7 +44,7 @@ start_server() {
 	(eval "$("$sgpool" softverbs)" && exec "$sgpool" perf --json --port 0 --bind 127.0.0.1) \
 		>"$out/server" 2>"$out/server.err" &
 	server=$!
-	until_so 20 grep -q listening "$out/server" || fail "the server does not listen"
+	until_so grep -q listening "$out/server" || fail "the server does not listen"
 	port=$(sed -n 's/.*"port": \([0-9]*\).*/\1/p' "$out/server")
 }
 
@@ -57,7 +56,7 @@ start_client() { # OPTION...
 }
 
 connected() { # the client of now
-	until_so 20 grep -q '#bytes' "$out/client" || fail "the client does not connect"
+	until_so grep -q '#bytes' "$out/client" || fail "the client does not connect"
 }
 
 measures() { # OPTION...: both ends end well
@@ -116,7 +115,7 @@ for signal in KILL INT; do
 	connected
 	kill -$signal $client
 	killed=$((killed + 1))
-	until_so 10 has_failed $killed || fail "client, $signal: the server has not noticed"
+	until_so has_failed $killed || fail "client, $signal: the server has not noticed"
 	status=0
 	wait $client || status=$?
 	[ $signal = KILL ] || [ $status -eq 1 ] || fail "client, $signal: status $status"
@@ -133,7 +132,7 @@ wait $client || status=$?
 # And the other way round.
 client=$first
 kill -KILL $server
-until_so 10 ended $client || fail "the server was killed, the client goes on"
+until_so ended $client || fail "the server was killed, the client goes on"
 status=0
 wait $client || status=$?
 [ $status -eq 1 ] || fail "the server was killed: the client's status is $status"

@@ -32,10 +32,10 @@ kill_midway() { # send|recv SIGNAL
 	else
 		victim=$receiver other=$sender file=send.err
 	fi
-	check "$who, $signal: the transfer runs" wait_until 60 data_arrives
+	check "$who, $signal: the transfer runs" wait_until 120 data_arrives
 	check "$who, $signal: is killed midway" kill "-$signal" "$victim"
 	# Seconds, on a machine that is many times slower than any real one.
-	check "$who, $signal: the other end ends" wait_until 30 ended "$other"
+	check "$who, $signal: the other end ends" wait_until 120 ended "$other"
 	kill -KILL "$other" 2>/dev/null
 	wait "$victim" 2>/dev/null
 	wait "$other" 2>/dev/null

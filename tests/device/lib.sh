@@ -51,7 +51,7 @@ ended() { # PID
 start_receiver() { # FILE
 	"$SGPOOL" recv --once --json -o "$1" >recv.json 2>recv.err &
 	receiver=$!
-	wait_until 30 grep -q '"listening"' recv.json
+	wait_until 120 grep -q '"listening"' recv.json
 }
 
 start_sender() { # FILE; sets sender

@@ -75,7 +75,7 @@ start_target() {
 		;;
 	nvmet) nvmet_add "$addr" "${namespace%%,*}" ;;
 	esac
-	wait_until 30 target_listens
+	wait_until 120 target_listens
 }
 
 target_listens() {
@@ -97,7 +97,7 @@ kill_target() {
 		;;
 	nvmet) nvmet_remove ;;
 	esac
-	wait_until 30 target_is_gone
+	wait_until 120 target_is_gone
 }
 
 # The controlled end; checks that it ends with 0.
@@ -107,7 +107,7 @@ stop_target() {
 	case $KIND in
 	ours)
 		kill -TERM "$target"
-		wait_until 60 ended "$target" || kill -ABRT "$target"
+		wait_until 120 ended "$target" || kill -ABRT "$target"
 		wait "$target"
 		status=$?
 		target=""
@@ -166,11 +166,11 @@ connect() {
 	connected+=("$NQN")
 	timeout 120 nvme connect -t rdma -a "$addr" -s "$PORT" -n "$NQN" --hostnqn "$HOST_NQN" \
 		--hostid "$HOST_ID" "$@" >connect.out 2>&1 || { cat connect.out && return 1; }
-	wait_until 30 find_device
+	wait_until 120 find_device
 }
 
 disconnect() {
-	timeout 120 nvme disconnect -n "$NQN" >disconnect.out 2>&1 && wait_until 30 no_controller
+	timeout 120 nvme disconnect -n "$NQN" >disconnect.out 2>&1 && wait_until 120 no_controller
 }
 
 controllers() {
@@ -260,7 +260,7 @@ requests_above() { # COUNT
 
 # Requests of fio's, which runs as a background job, are answered: some more than now.
 check_progress() { # WHEN
-	check "$1: requests are answered" wait_until 90 requests_above $(($(requests_done) + 50))
+	check "$1: requests are answered" wait_until 180 requests_above $(($(requests_done) + 50))
 }
 
 unpack() { # FROM TO

@@ -53,12 +53,12 @@ killed_under_fio() {
 
 	fio_verify killed --rw=randwrite --bs=4k --size=8m --iodepth=16 --rate_iops=400 &
 	fio=$!
-	check "fio writes" wait_until 60 requests_above $(($(requests_done) + 300))
+	check "fio writes" wait_until 120 requests_above $(($(requests_done) + 300))
 	check "the target is killed" kill_target
 	check "fio was at it" kill -0 "$fio"
 	sleep 1
 	check "the target is back" start_target "$ADDR" /dev/ram0 --memory 32
-	check "the host is connected again" wait_until 60 controller_is live
+	check "the host is connected again" wait_until 120 controller_is live
 	wait "$fio"
 	check "fio saw nothing of it" [ $? = 0 ]
 }

@@ -21,9 +21,9 @@ fresh_stats() {
 	local before
 
 	before=$(stat -c %i stats.json)
-	wait_until 30 inode_differs "$before"
+	wait_until 120 inode_differs "$before"
 	before=$(stat -c %i stats.json)
-	wait_until 30 inode_differs "$before"
+	wait_until 120 inode_differs "$before"
 }
 
 # shellcheck disable=SC2317 # called by wait_until

@@ -22,7 +22,7 @@ comes_back() {
 	check "$1: fio was at it" kill -0 "$fio"
 	sleep 1
 	check "$1: the target is back" start_target "$ADDR" "$namespace"
-	check "$1: the host is connected again" wait_until 90 controller_is live
+	check "$1: the host is connected again" wait_until 180 controller_is live
 	wait "$fio"
 	check "$1: fio saw nothing of it" [ $? = 0 ]
 }
@@ -43,7 +43,7 @@ stopped() { # NAME
 reset_under_load() {
 	start_fio reset
 	check "reset: nvme reset" nvme reset "/dev/$(controller)"
-	check "reset: the host is connected again" wait_until 90 controller_is live
+	check "reset: the host is connected again" wait_until 180 controller_is live
 	wait "$fio"
 	check "reset: fio saw nothing of it" [ $? = 0 ]
 }

@@ -9,7 +9,7 @@
 start_server() {
 	"$SGPOOL" perf --json >server.json 2>server.err &
 	server=$!
-	check "the server listens" wait_until 30 grep -q '"listening"' server.json
+	check "the server listens" wait_until 120 grep -q '"listening"' server.json
 }
 
 # figures NAME: the values of a field in the results, in the modes' order.
@@ -42,7 +42,7 @@ compare 10 16384 --op read --events
 client=$!
 sleep 3
 check "the server is killed" kill -KILL "$server"
-check "its client ends" wait_until 30 ended "$client"
+check "its client ends" wait_until 120 ended "$client"
 wait "$client"
 status=$?
 check "with status 1, not $status" [ "$status" = 1 ]

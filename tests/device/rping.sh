@@ -27,11 +27,11 @@ talk() {
 	shift
 	"${run[@]}" >server.out 2>server.err &
 	pid=$!
-	check "$what: the server listens" wait_until 30 listens "$port"
+	check "$what: the server listens" wait_until 120 listens "$port"
 	timeout 120 "$@" >client.out 2>client.err
 	status=$?
 	check "$what: the client ends with 0: $status" [ "$status" = 0 ]
-	wait_until 30 ended "$pid" || kill -KILL "$pid"
+	wait_until 120 ended "$pid" || kill -KILL "$pid"
 	wait "$pid"
 	status=$?
 	check "$what: the server ends with 0: $status" [ "$status" = 0 ]
@@ -90,13 +90,13 @@ cat client.err
 
 "$SGP_RPING" -s -a "$ADDR" >server.out 2>server.err &
 server=$!
-check "a server for a client that dies: listens" wait_until 30 listens 7174
+check "a server for a client that dies: listens" wait_until 120 listens 7174
 "$SGP_RPING" -c -v -a "$ADDR" >client.out 2>client.err &
 client=$!
-check "a client that dies: pings" wait_until 30 test -s client.out
+check "a client that dies: pings" wait_until 120 test -s client.out
 kill -KILL "$client"
 wait "$client" 2>/dev/null
-check "a client that dies: the server ends too" wait_until 30 ended "$server"
+check "a client that dies: the server ends too" wait_until 120 ended "$server"
 kill -KILL "$server" 2>/dev/null
 cat server.err
 finish

@@ -7,13 +7,13 @@ program=$1
 export SGP_SOFTVERBS_NET=local SGP_SOFTVERBS_WORLD="talk.$$" SGP_CHECK=abort
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
-timeout 60 "$program" >"$out" &
+timeout 300 "$program" >"$out" &
 listener=$!
 # A client that is too early waits for half a second only.
 i=0
-until timeout 60 "$program" 127.0.0.1 'what was sent'; do
+until timeout 300 "$program" 127.0.0.1 'what was sent'; do
 	i=$((i + 1))
-	[ $i -lt 20 ] || { kill $listener; exit 1; }
+	[ $i -lt 200 ] || { kill $listener; exit 1; }
 done
 wait $listener
 cat "$out"

@@ -15,7 +15,7 @@
 #define ADDR        "127.0.0.1"
 #define HOST_SENDS  256 /* capsules that may be on their way */
 #define RESOLVE_MS  5000
-#define PATIENCE_MS 20000
+#define PATIENCE_MS 120000
 
 int nvmf_target_main(int argc, char **argv);
 

@@ -30,7 +30,7 @@ static inline struct rdma_cm_event *event(enum rdma_cm_event_type type, struct r
 	struct pollfd p = {.fd = ch->fd, .events = POLLIN};
 	struct rdma_cm_event *e;
 
-	ck_assert_msg(poll(&p, 1, 5000) == 1, "no %s", rdma_event_str(type));
+	ck_assert_msg(poll(&p, 1, 60000) == 1, "no %s", rdma_event_str(type));
 	ck_assert_int_eq(rdma_get_cm_event(ch, &e), 0);
 	ck_assert_msg(e->event == type, "%s, not %s", rdma_event_str(e->event),
 		      rdma_event_str(type));

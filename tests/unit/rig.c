@@ -8,7 +8,7 @@
 
 #include "rig.h"
 
-#define TIMEOUT_MS 5000
+#define TIMEOUT_MS 60000
 
 void rig_expect_event(struct rdma_event_channel *events, enum rdma_cm_event_type type,
 		      struct rdma_cm_id **id, struct sgp_ep *ep)
@@ -85,9 +85,9 @@ void rig_prepare(struct rig *rig, const struct rig_attr *attr)
 	if (!rig->attr.cqe)
 		rig->attr.cqe = 2 * (int)rig->attr.depth;
 
-	ck_assert_int_eq(inet_pton(AF_INET, attr && attr->addr ? attr->addr : "127.0.0.1",
-				   &addr.sin_addr),
-			 1);
+	ck_assert_int_eq(
+		inet_pton(AF_INET, attr && attr->addr ? attr->addr : "127.0.0.1", &addr.sin_addr),
+		1);
 	rig->listen_events = rdma_create_event_channel();
 	a->events = rdma_create_event_channel();
 	ck_assert(rig->listen_events && a->events);

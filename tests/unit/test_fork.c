@@ -66,7 +66,7 @@ static void in_child(int (*f)(void *), void *arg)
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		alarm(20);
+		alarm(120);
 		_exit(f(arg));
 	}
 	ck_assert_int_gt(pid, 0);

@@ -11,11 +11,11 @@ if [ "${1-}" != inside ]; then
 	exec unshare -n "$0" inside "$@"
 fi
 shift
-unshare -n sleep 120 &
+unshare -n sleep 1000 &
 other=$!
 trap 'kill $other 2>/dev/null' EXIT
 # It is there when its namespace is another one.
-for _ in $(seq 100); do
+for _ in $(seq 1200); do
 	[ "$(readlink /proc/$other/ns/net)" = "$(readlink /proc/self/ns/net)" ] || break
 	sleep 0.05
 done

@@ -305,7 +305,7 @@ static void meet(const char *address, bool listens)
 	}
 	w.with = fd;
 	for (int i = 0; connect(fd, (struct sockaddr *)&a, sizeof a); i++) {
-		if (i == 100)
+		if (i == 1200) /* a minute */
 			die("connect");
 		usleep(50000);
 	}

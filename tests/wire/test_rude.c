@@ -91,7 +91,7 @@ static void wait_closed(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
 
-	ck_assert_int_eq(poll(&p, 1, 10000), 1);
+	ck_assert_int_eq(poll(&p, 1, 60000), 1);
 }
 
 /* The queue pair of an id is destroyed by itself, and then the peer goes: with a word, or without. */
