@@ -159,6 +159,7 @@ def once(broker):
         f.write(os.urandom(MIB))
     for i in range(n):
         pub(broker, KINDS[i % 2], "-t", "big", "-q", 1, "-f", path("message"))
+    broker.sessions(len(raws))  # the publishers' receives are back, too
     live, queued = broker.live(), broker.number("queued_bytes")
     check("the queues refer to it many times", queued > 4 * n * MIB, f"{queued / MIB:.1f} MiB")
     check("it is in memory once", live < 1.25 * n * MIB, f"{live / MIB:.1f} MiB for {n}")
@@ -188,9 +189,9 @@ def stalled():
             say(f"{kind}: 56 of 64: {result['delivered_per_s']:.0f} delivered/s, at most "
                 f"{most / MIB:.1f} MiB held")
         check(f"{kind}: memory is within its limits", most <= memory * MIB)
+        broker.idle("stalled")
         ended = broker.numbers()['sgpool_broker_ended_total{why="slow"}']
         check(f"{kind}: the 8 are treated by the policy", ended == 8, f"{ended} were")
-        broker.idle("stalled")
         broker.end()
 
 

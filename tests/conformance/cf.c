@@ -166,7 +166,7 @@ void say_all(const char *what, struct ibv_cq *cq, int ms)
 
 #ifdef CF_TWO
 
-#define TOGETHER_MS 100
+#define TOGETHER_MS 400
 
 static struct rdma_event_channel *channel, *twin;
 static struct ibv_context *peer_context;

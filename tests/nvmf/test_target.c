@@ -546,9 +546,15 @@ END_TEST
 
 /* ---- trouble ---- */
 
-/* Every command as large as can be, at once, and memory for some: all are answered. */
+/*
+ * Every command as large as can be, at once, and memory for some: all are answered. Several times, so that
+ * however the two threads' turns fall some have to wait.
+ */
 START_TEST(test_more_than_memory)
 {
+	enum {
+		ROUNDS = 4
+	};
 	struct wire_response response;
 
 	start("16");
@@ -556,28 +562,29 @@ START_TEST(test_more_than_memory)
 	host_io(&io, &admin, HOST_DEPTH);
 	fill(host_data(&io), MIB, 3);
 	ck_assert_int_eq(ask(nvme_cmd_write, 0, 2048), NVME_SC_SUCCESS);
-	memset(host_data(&io), 0, MIB);
-	for (int i = 0; i < HOST_DEPTH - 1; i++) {
-		struct wire_command cmd =
-			host_blocks(&io, i % 3 ? nvme_cmd_read : nvme_cmd_compare, 0, 2048);
+	for (int round = 0; round < ROUNDS; round++) {
+		memset(host_data(&io), 0, MIB);
+		fill(host_data(&io) + MIB, MIB, 3);
+		for (int i = 0; i < HOST_DEPTH - 1; i++) {
+			struct wire_command cmd =
+				host_blocks(&io, i % 3 ? nvme_cmd_read : nvme_cmd_compare, 0, 2048);
 
-		/* Where those compared are not disturbed. */
-		cmd.sgl.addr = htole64((uintptr_t)host_data(&io) + (i % 3 ? 0 : MIB));
-		if (i == 0)
-			fill(host_data(&io) + MIB, MIB, 3);
-		host_send(&io, &cmd, 0, 0);
+			/* Where those compared are not disturbed. */
+			cmd.sgl.addr = htole64((uintptr_t)host_data(&io) + (i % 3 ? 0 : MIB));
+			host_send(&io, &cmd, 0, 0);
+		}
+		for (int i = 0; i < HOST_DEPTH - 1; i++) {
+			ck_assert(host_wait(&io, &response));
+			ck_assert_uint_eq(response.status, 0);
+		}
+		check_file(0, MIB);
 	}
-	for (int i = 0; i < HOST_DEPTH - 1; i++) {
-		ck_assert(host_wait(&io, &response));
-		ck_assert_uint_eq(response.status, 0);
-	}
-	check_file(0, MIB);
 	host_close(&io);
 	host_close(&admin);
 	ck_assert_int_eq(target_stop(), 0);
 	ck_assert_uint_gt(statistic("waits"), 0);
-	ck_assert_uint_eq(statistic("read"), 20);
-	ck_assert_uint_eq(statistic("compare"), 11);
+	ck_assert_uint_eq(statistic("read"), ROUNDS * 20);
+	ck_assert_uint_eq(statistic("compare"), ROUNDS * 11);
 	ck_assert_uint_le(statistic("registered"), statistic("limit"));
 	ck_assert_uint_eq(statistic("payload_copied"), 0);
 	end_files();

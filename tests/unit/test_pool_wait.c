@@ -261,7 +261,7 @@ START_TEST(test_wait_finds_what_sleeps_in_a_cache)
 	sem_wait(&sleeper_has);
 	ck_assert_int_eq(sgp_pool_class_stats(pool, 0, &stats), 0);
 	ck_assert(stats.cached > 0 || pool->watch);
-	ck_assert_int_eq(sgp_pool_get_wait(pool, SIZE, 0, chunk, 1024, 2000), 0);
+	ck_assert_int_eq(sgp_pool_get_wait(pool, SIZE, 0, chunk, 1024, -1), 0);
 	sgp_chunk_put_bulk(chunk, 1024);
 	sem_post(&sleeper_end);
 	pthread_join(thread, NULL);
