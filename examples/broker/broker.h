@@ -48,6 +48,7 @@ struct settings {
 	struct queue_limits queue;
 	enum policy policy;
 	int64_t patience_ms; /* how long a subscriber may take nothing, with POLICY_PAUSE */
+	int64_t unread_ms;   /* how long a client that is not read any more may leave answers unread */
 };
 
 /* Why sessions ended. */

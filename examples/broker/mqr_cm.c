@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* MQTT packets over RDMA: how connections begin and end, and the devices of a loop. See mqr.h. */
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
@@ -119,6 +120,11 @@ static int open_ep(struct mqr_conn *c, const struct mqr_attr *a, uint32_t *bytes
 	sges = dev.max_sge < MQR_SGES ? dev.max_sge : MQR_SGES;
 	attr.num_recv = make_parts(c->loop->pool, dev.max_sge < MQR_PARTS ? dev.max_sge : MQR_PARTS,
 				   bytes, part);
+	/* What a flow would refuse: once there are queues they share, it's too late. */
+	if (*bytes < MQR_RECEIVE_MIN || a->depth > SGP_FLOW_DEPTH_MAX) {
+		errno = EINVAL;
+		return -1;
+	}
 	attr.recv = part;
 	attr.recv_context = c;
 	/* What the peer may be granted, updates, and what the queue has not heard of yet. */
@@ -139,6 +145,7 @@ int mqr_conn_open(struct mqr_conn *c, struct mqr_loop *loop, struct mqr_device *
 	struct mqr_attr *a = &loop->attr;
 	struct sgp_flow_attr flow = {.pool = loop->pool};
 	void *arg = c->arg;
+	int ret;
 
 	if (!a->receive)
 		a->receive = MQR_RECEIVE;
@@ -148,30 +155,22 @@ int mqr_conn_open(struct mqr_conn *c, struct mqr_loop *loop, struct mqr_device *
 		a->max_packet = PACKET_MAX;
 	*c = (struct mqr_conn){.loop = loop, .device = device, .id = id, .arg = arg};
 	flow.bytes = a->receive;
-	if (open_ep(c, a, &flow.bytes))
-		goto failed;
+	if (open_ep(c, a, &flow.bytes)) {
+		c->id = NULL;
+		c->ep = NULL;
+		return -1;
+	}
 	flow.ep = c->ep;
 	flow.depth = a->depth;
-	if (sgp_flow_init(&c->flow, &flow)) {
-		const int err = errno;
-
-		sgp_ep_close(c->ep, 0);
-		while (sgp_poll(device->cq, MQR_BATCH, device->wc) > 0)
-			;
-		sgp_ep_destroy(c->ep);
-		errno = err;
-		goto failed;
-	}
+	ret = sgp_flow_init(&c->flow, &flow);
+	assert(!ret); /* all of it was checked, and the queue was made for it */
+	(void)ret;
 	c->next = loop->conns;
 	if (c->next)
 		c->next->prev = &c->next;
 	c->prev = &loop->conns;
 	loop->conns = c;
 	return 0;
-failed:
-	c->id = NULL;
-	c->ep = NULL;
-	return -1;
 }
 
 static void put_hello(uint8_t bytes[MQR_HELLO], uint8_t refusal)

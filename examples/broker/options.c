@@ -219,7 +219,8 @@ void options_read(struct options *options, int argc, char **argv)
 						 .max_subscriptions = 1024,
 						 .queue = {.messages = 10000},
 						 .policy = POLICY_DROP,
-						 .patience_ms = 2000}};
+						 .patience_ms = 2000,
+						 .unread_ms = 60000}};
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, "", longopts, &index)) != -1)
 		read_one(options, opt, opt == '?' ? "" : longopts[index].name);

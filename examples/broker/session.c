@@ -108,7 +108,8 @@ struct session *session_create(struct shard *shard)
 	s->flush.run = session_flush;
 	s->timer.fire = timer_fired;
 	s->stall.fire = session_stalled;
-	s->progress = loop_now(shard->loop);
+	s->unread.fire = session_unread;
+	s->progress = s->answered = loop_now(shard->loop);
 	shard->slots[slot] = s;
 	shard->counters.sessions++;
 	return s;
@@ -165,6 +166,7 @@ static void begin_end(struct session *s, enum ending ending)
 	s->ending = ending;
 	loop_timer_stop(loop, &s->timer);
 	loop_timer_stop(loop, &s->stall);
+	loop_timer_stop(loop, &s->unread);
 	loop_defer_cancel(loop, &s->flush);
 	/* What it holds is needed elsewhere: it doesn't wait for the connection's end. */
 	session_out_end(s);

@@ -13,10 +13,11 @@
 #include "broker.h"
 
 enum {
-	INFLIGHT = 128,     /* messages of QoS 1 that a client may leave unacknowledged */
-	ACKS = 256,         /* PUBACKs that may wait to go */
-	CONTROLS = 64,      /* other answers that may */
-	CONNECT_MS = 10000, /* for the CONNECT to come */
+	INFLIGHT = 128,            /* messages of QoS 1 that a client may leave unacknowledged */
+	ACKS = 256,                /* PUBACKs that may wait to go */
+	CONTROLS = 64,             /* other answers that may ... */
+	CONTROL_BYTES = 32 * 1024, /* ... if they aren't longer than that */
+	CONNECT_MS = 10000,        /* for the CONNECT to come */
 };
 
 enum session_state {
@@ -60,6 +61,7 @@ struct session {
 	struct queue queue;
 	struct control *controls, **last_control;
 	unsigned int ncontrols;
+	size_t control_bytes;
 	uint16_t acks[ACKS];
 	unsigned int first_ack, nacks;
 	uint16_t inflight[INFLIGHT]; /* packet identifiers, the oldest first */
@@ -69,7 +71,9 @@ struct session {
 	struct loop_task flush;
 
 	/* Waiting. */
-	bool backlog;        /* it does not read its answers: nothing more is read from it */
+	bool backlog;     /* it does not read its answers: nothing more is read from it */
+	int64_t answered; /* when the last answer went */
+	struct loop_timer unread;
 	unsigned int paused; /* by so many subscribers */
 	bool link_paused;
 	struct pause *pauses; /* publishers that wait for us */
@@ -110,6 +114,7 @@ void session_enqueue(struct session *session, struct message *message, uint8_t q
 /* Answers; when there is no memory for one the session ends. */
 void session_ack(struct session *session, uint16_t id);
 void session_control(struct session *session, const uint8_t *packet, size_t bytes);
+void session_unread(struct loop_timer *timer);
 void session_out_end(struct session *session);
 
 /* subscribe.c */

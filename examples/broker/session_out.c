@@ -26,10 +26,33 @@ struct batch {
 
 static void answer_later(struct session *s)
 {
+	const bool before = s->backlog;
+
 	if (!s->blocked)
 		loop_defer(s->shard->loop, &s->flush);
-	s->backlog = s->nacks == ACKS || s->ncontrols >= CONTROLS;
+	s->backlog =
+		s->nacks == ACKS || s->ncontrols >= CONTROLS || s->control_bytes >= CONTROL_BYTES;
 	session_update_pause(s);
+	if (before || !s->backlog)
+		return;
+	s->answered = loop_now(s->shard->loop);
+	session_unread(&s->unread);
+}
+
+/* Nothing is read of a client that leaves its answers unread: it can't be heard, and must not stay. */
+void session_unread(struct loop_timer *timer)
+{
+	struct session *s = (struct session *)((char *)timer - offsetof(struct session, unread));
+	const int64_t patience = s->shard->broker->settings.unread_ms;
+	int64_t left;
+
+	if (!s->backlog)
+		return;
+	left = s->answered + patience - loop_now(s->shard->loop);
+	if (left <= 0)
+		session_end(s, END_SLOW);
+	else if (loop_timer_set(s->shard->loop, timer, left))
+		session_end(s, END_MEMORY);
 }
 
 void session_ack(struct session *session, uint16_t id)
@@ -52,6 +75,7 @@ void session_control(struct session *session, const uint8_t *packet, size_t byte
 	*session->last_control = c;
 	session->last_control = &c->next;
 	session->ncontrols++;
+	session->control_bytes += bytes;
 	answer_later(session);
 }
 
@@ -63,6 +87,7 @@ static void drop_control(struct session *s)
 	if (!s->controls)
 		s->last_control = &s->controls;
 	s->ncontrols--;
+	s->control_bytes -= c->bytes;
 	budget_free(&s->shard->broker->budget, c, sizeof *c + c->bytes);
 }
 
@@ -143,6 +168,8 @@ static void commit(struct session *s, const struct batch *b, const uint16_t ids[
 	struct counters *counters = &s->shard->counters;
 	unsigned int n;
 
+	if (taken && (b->controls || b->acks))
+		s->answered = loop_now(s->shard->loop);
 	for (n = 0; n < b->controls && taken; n++, taken--)
 		drop_control(s);
 	n = taken < b->acks ? taken : b->acks;
@@ -203,7 +230,8 @@ void session_flush(struct loop_task *task)
 	send_all(s);
 	if (s->pauses && relaxed(s))
 		session_resume_publishers(s);
-	s->backlog = s->nacks > ACKS / 2 || s->ncontrols > CONTROLS / 2;
+	s->backlog = s->nacks > ACKS / 2 || s->ncontrols > CONTROLS / 2 ||
+		     s->control_bytes > CONTROL_BYTES / 2;
 	session_update_pause(s);
 }
 

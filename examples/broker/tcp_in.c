@@ -140,8 +140,9 @@ static int begin_message(struct tcp *tcp, struct sgp_chunk *chunk, size_t offset
 	if (here) {
 		sgp_chunk_ref(chunk);
 		if (sgp_sgl_append(&tcp->payload, chunk, offset, here)) {
-			sgp_chunk_put(chunk);
 			tcp_fail(tcp, errno);
+			sgp_chunk_put(chunk);
+			tcp_sgl_free(&tcp->payload);
 			return -1;
 		}
 	}

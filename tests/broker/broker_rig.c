@@ -47,7 +47,8 @@ void rig_setup(void)
 					 .max_subscriptions = 100,
 					 .queue = {.messages = 1000, .bytes = 4 << 20},
 					 .policy = POLICY_DROP,
-					 .patience_ms = 200};
+					 .patience_ms = 200,
+					 .unread_ms = 60000};
 	rig_buffer = 0;
 	signal(SIGPIPE, SIG_IGN);
 }

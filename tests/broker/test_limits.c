@@ -382,6 +382,53 @@ START_TEST(test_answers)
 }
 END_TEST
 
+/* So many filters of one byte that a SUBSCRIBE is as long as can be; its SUBACK is a quarter of that. */
+enum {
+	FILTERS = 16000,
+};
+
+/* The same with long answers: they are held within limits too, and not for ever. */
+START_TEST(test_long_answers)
+{
+	static uint8_t packet[4 + 2 + 4 * FILTERS];
+	uint64_t before;
+	size_t at = 0;
+	int fd;
+
+	rig_setup();
+	rig_buffer = 16384;
+	rig_open();
+	rig_broker.settings.unread_ms = 500;
+	packet[at++] = 0x82;
+	packet[at++] = 0x80 | ((sizeof packet - 4) & 0x7f);
+	packet[at++] = 0x80 | ((sizeof packet - 4) >> 7 & 0x7f);
+	packet[at++] = (sizeof packet - 4) >> 14;
+	for (at += 1, packet[at++] = 1; at < sizeof packet; at += 4)
+		memcpy(packet + at, (const uint8_t[]){0, 1, 'a', 0}, 4);
+	fd = client_connect_to(client_socket(4096), "a", NULL, 0);
+	before = rig_stat("described_bytes");
+	/* Until nothing more of them is taken, or it's seen to be too much. */
+	for (int i = 0; i < 64 && !rig_stat("ended_total{why=\"slow\"}"); i++)
+		for (size_t sent = 0; sent < sizeof packet;) {
+			const ssize_t n = send(fd, packet + sent, sizeof packet - sent,
+					       MSG_DONTWAIT | MSG_NOSIGNAL);
+
+			if (n > 0) {
+				sent += (size_t)n;
+				continue;
+			}
+			ck_assert_uint_lt(rig_stat("described_bytes"), before + 64 * 1024);
+			if (errno != EAGAIN || rig_stat("ended_total{why=\"slow\"}"))
+				break;
+			poll(NULL, 0, 10);
+		}
+	rig_await_exactly("ended_total{why=\"slow\"}", 1);
+	rig_await_exactly("sessions", 0);
+	close(fd);
+	rig_close();
+}
+END_TEST
+
 /* The end, in the middle of everything. */
 START_TEST(test_shutdown)
 {
@@ -425,6 +472,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, test_subscriptions);
 	tcase_add_test(tc, test_topics);
 	tcase_add_test(tc, test_answers);
+	tcase_add_test(tc, test_long_answers);
 	tcase_add_test(tc, test_shutdown);
 	suite_add_tcase(s, tc);
 	return s;
