@@ -383,8 +383,9 @@ struct sgp_wr {
  *   EXDEV       memory that is not registered on the queue pair's protection domain
  *   EACCES      the memory's registration doesn't allow what the device would do with it
  *   EFAULT      foreign memory, and no IBV_SEND_INLINE
- *   EOPNOTSUPP  the device or the queue pair's type does not have the operation; or INLINE or
- *               LINEARISE of memory that the processor cannot reach (import.h)
+ *   EOPNOTSUPP  the device or the queue pair's type does not have the operation; or INLINE of a
+ *               SEND_WITH_INV on iWARP; or INLINE or LINEARISE of memory that the processor cannot
+ *               reach (import.h)
  *   EINVAL      flags or opcode are wrong, or they don't go together
  *   ENOBUFS     with SGP_LINEARISE: no chunk for the copy
  *   EBUSY       in a checked pool: another post has memory that the device would write

@@ -84,6 +84,15 @@ static int check_sink(const struct sgp_ep *ep, const struct sgp_wr *wr)
 	return 0;
 }
 
+/*
+ * soft-iWARP's kernel takes SENDs and WRITEs inline only. It refuses a SEND_WITH_INV when it's already
+ * in the queue, and all behind it waits for ever (siw_activate_tx_from_sq()).
+ */
+static bool never_inline(const struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	return ep->iwarp && wr->opcode == IBV_WR_SEND_WITH_INV;
+}
+
 /* Inline where it's asked for or where it fits; otherwise the memory must be the pool's. */
 static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_plan *plan)
 {
@@ -92,6 +101,8 @@ static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct 
 	if (wr->flags & IBV_SEND_INLINE) {
 		if (wr->flags & SGP_HANDOVER)
 			return sgp_fail(EINVAL, "an inline post keeps nothing to hand over");
+		if (never_inline(ep, wr))
+			return sgp_fail(EOPNOTSUPP, "on iWARP no SEND_WITH_INV goes inline");
 		if (sgp_sgl_check_mapped(sgl))
 			return -1;
 		if (sgl->length > ep->max_inline)
@@ -102,7 +113,8 @@ static int plan_inline(const struct sgp_ep *ep, const struct sgp_wr *wr, struct 
 		return sgp_fail(EFAULT, "foreign memory, and the post does not ask to go inline");
 	} else {
 		plan->goes_inline = sgl->length && sgl->length <= ep->auto_inline &&
-				    !(wr->flags & SGP_HANDOVER) && sgl->access & SGP_ACCESS_CPU;
+				    !(wr->flags & SGP_HANDOVER) && sgl->access & SGP_ACCESS_CPU &&
+				    !never_inline(ep, wr);
 	}
 	return 0;
 }

@@ -48,6 +48,7 @@ struct sw_persona {
 	bool late_send_eio;   /* a send posted in the error state is refused with EIO */
 	bool no_rnr;          /* no receive posted: the connection is terminated */
 	bool no_imm;          /* no immediate data */
+	bool bare_inv;        /* SEND_WITH_INV without windows, and never inline */
 	bool one_key;         /* lkey and rkey are the same number */
 	bool no_extended;     /* abi_compat 0: no extended verbs at all */
 	bool no_cq_ex;        /* no ibv_create_cq_ex */

@@ -30,6 +30,7 @@ static bool known_op(const struct sw_qp *qp, enum ibv_wr_opcode op)
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return rc && !p->no_atomic;
 	case IBV_WR_SEND_WITH_INV:
+		return rc && (p->attr.max_mw || p->bare_inv);
 	case IBV_WR_LOCAL_INV:
 	case IBV_WR_BIND_MW:
 		return rc && p->attr.max_mw;
@@ -60,7 +61,8 @@ static int check_send(const struct sw_qp *qp, const struct ibv_send_wr *wr, uint
 	    (sum < sizeof(uint64_t) || wr->wr.atomic.remote_addr % sizeof(uint64_t)))
 		return EINVAL;
 	if (wr->send_flags & IBV_SEND_INLINE &&
-	    (!is_inline_op(wr->opcode) || sum > qp->cap.max_inline_data))
+	    (!is_inline_op(wr->opcode) || sum > qp->cap.max_inline_data ||
+	     (p->bare_inv && wr->opcode == IBV_WR_SEND_WITH_INV)))
 		return p->err_inline;
 	if (sum > p->max_msg)
 		return p->err_inline;

@@ -442,6 +442,7 @@ START_TEST(iwarp_gets_what_iwarp_has)
 	SGP_SGL(sgl, 4);
 	struct sgp_chunk *target;
 	struct sgp_wr wr = {.sgl = &sgl, .opcode = IBV_WR_SEND_WITH_IMM};
+	struct sgp_ep_stats stats;
 	struct rig_attr attr = {.max_sge = 4, .cq_sge = 16};
 
 	ck_assert_int_eq(sv_device_add("iw", "siw", 1), 0);
@@ -452,6 +453,17 @@ START_TEST(iwarp_gets_what_iwarp_has)
 	build(a, &sgl, 4, 10, 'i');
 	ck_assert_int_eq(sgp_post(a->ep, &wr, NULL), -1);
 	ck_assert_int_eq(errno, EOPNOTSUPP);
+	/* As short as it is, it does not go inline. */
+	wr.opcode = IBV_WR_SEND_WITH_INV;
+	wr.flags = IBV_SEND_INLINE;
+	ck_assert_int_eq(sgp_post(a->ep, &wr, NULL), -1);
+	ck_assert_int_eq(errno, EOPNOTSUPP);
+	wr.flags = 0;
+	ck_assert_int_eq(sgp_post(a->ep, &wr, NULL), 0);
+	ck_assert_int_eq(sgp_ep_stats(a->ep, &stats), 0);
+	ck_assert_uint_eq(stats.inlined, 0);
+	ck_assert_uint_eq(stats.posts, 1);
+	build(a, &sgl, 4, 10, 'i');
 	/* A READ's sink needs REMOTE_WRITE there: case 12. */
 	target = rig_chunk(b, 'r');
 	ck_assert_int_eq(sgp_post_readv(a->ep, NULL, &sgl, 0, (uintptr_t)sgp_chunk_addr(target),
