@@ -17,16 +17,14 @@ sed -n '/^```c$/,/^```$/{/^```/!p}' "$readme" >"$work/hello.c"
 pc=$(find "$work/usr" -name sgpool.pc)
 export PKG_CONFIG_PATH=${pc%/*}
 [[ $(pkg-config --modversion sgpool) == "$version" ]]
-# A prefix that it was not configured with, as for a package.
-flags=$(pkg-config --define-variable=prefix="$work/usr" --define-variable=includedir="$work/usr/include" \
-	--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool)
+# The prefix is another than it was configured with: the file goes by where it lies.
+flags=$(pkg-config --cflags --libs sgpool)
 # shellcheck disable=SC2086 # they are several
 cc -std=c11 -Wall -Wextra -Werror "$work/hello.c" -o "$work/hello" $flags
 # (Not by grep -q in a pipe: it leaves at the first match, and ldd, killed by SIGPIPE, fails the pipe.)
 [[ $(ldd "$work/hello") == *libsgpool.so* ]]
 # The static library, with what --static says that it needs; the system's own libraries stay shared.
-static=$(pkg-config --define-variable=prefix="$work/usr" --define-variable=includedir="$work/usr/include" \
-	--define-variable=libdir="${pc%/pkgconfig/*}" --static --cflags --libs sgpool)
+static=$(pkg-config --static --cflags --libs sgpool)
 # shellcheck disable=SC2086 # they are several
 cc -std=c11 "$work/hello.c" -o "$work/hello-static" ${static/-lsgpool/-Wl,-Bstatic -lsgpool -Wl,-Bdynamic}
 [[ $(ldd "$work/hello-static") != *libsgpool* ]]
@@ -34,9 +32,7 @@ cc -std=c11 "$work/hello.c" -o "$work/hello-static" ${static/-lsgpool/-Wl,-Bstat
 if [[ -e ${pc%/*}/sgpool-heap.pc ]]; then
 	# shellcheck disable=SC2046
 	cc -std=c11 -Wall -Wextra -Werror "$here/project/heap.c" -o "$work/heap" \
-		$(pkg-config --define-variable=prefix="$work/usr" \
-			--define-variable=includedir="$work/usr/include" \
-			--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool-heap)
+		$(pkg-config --cflags --libs sgpool-heap)
 	LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/heap"
 fi
 printf '#include <sgpool/sgpool.h>\nint main() { return sgp_version()[0] != %s; }\n' "'0'" >"$work/hello.cc"
@@ -73,8 +69,7 @@ int main(void)
 }
 END
 # shellcheck disable=SC2046 # they are several
-cc "$work/device.c" -o "$work/device" $(pkg-config --define-variable=includedir="$work/usr/include" \
-	--define-variable=libdir="${pc%/pkgconfig/*}" --cflags --libs sgpool-softverbs)
+cc "$work/device.c" -o "$work/device" $(pkg-config --cflags --libs sgpool-softverbs)
 [[ $(LD_LIBRARY_PATH=${pc%/pkgconfig/*} "$work/device") == "1 soft0" ]]
 
 # The command finds the library that was installed with it, where it was built.
