@@ -4,9 +4,11 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "pool/cache.h"
 #include "pool/errmsg.h"
@@ -120,12 +122,35 @@ static size_t alignment(const struct sgp_pool *pool, size_t bytes)
 	return 2 * MIB; /* for base pages too: extents start on such boundaries */
 }
 
+/*
+ * What is made now is made present, and pinned. More than all memory of the machine would wake the
+ * kernel's OOM killer, who says nothing to the caller.
+ */
+static int check_present(const struct sgp_pool *pool)
+{
+	const long pages = sysconf(_SC_PHYS_PAGES);
+	const double memory = (double)pages * (double)sgp_page_size();
+	double bytes = 0;
+
+	for (uint32_t i = 0; i < pool->nclasses; i++)
+		bytes += (double)pool->classes[i].initial_chunks *
+			 (double)pool->classes[i].cut.stride;
+	if (pages <= 0 || bytes <= memory)
+		return 0;
+	return sgp_fail(ENOMEM,
+			"chunks of %.0f MiB in all, and the machine has %.0f MiB of memory: make "
+			"fewer or smaller ones",
+			bytes / (double)MIB, memory / (double)MIB);
+}
+
 static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 {
 	size_t total = 0, bytes, table;
 	unsigned int shift;
 	uint32_t i;
 
+	if (check_present(pool))
+		return -1;
 	for (i = 0; i < pool->nclasses; i++) {
 		const struct sgp_class *cls = &pool->classes[i];
 
@@ -141,7 +166,7 @@ static int reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr)
 		return -1;
 	table = pool->mem.granules * sizeof pool->owner_at[0];
 	pool->owner_at = mmap(NULL, table, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (pool->owner_at == MAP_FAILED) {
 		sgp_memory_release(&pool->mem);
 		return sgp_fail(ENOMEM, "no memory for a table of %zu regions", pool->mem.granules);
@@ -381,11 +406,30 @@ static size_t in_use(struct sgp_class *cls, bool *waited_for)
 	return n;
 }
 
+/* Chunks of class i are out, and maybe of those behind it. */
+static int fail_held(struct sgp_pool *pool, uint32_t i, size_t n)
+{
+	const struct sgp_class *cls = &pool->classes[i];
+	char taken[400], more[48] = "";
+	size_t others = 0;
+	const char *who;
+	bool waited_for;
+
+	while (++i < pool->nclasses)
+		others += in_use(&pool->classes[i], &waited_for);
+	if (others)
+		snprintf(more, sizeof more, "; and %zu of other sizes", others);
+	who = sgp_watch_holders(cls, taken, sizeof taken);
+	return sgp_fail(
+		EBUSY, "%zu chunk%s of %u bytes %s still held%s%s%s", n, n == 1 ? "" : "s",
+		cls->cut.size, n == 1 ? "is" : "are", who, more,
+		*who ? "" : "; put them, or clear their lists (SGP_CHECK=1 tells who took them)");
+}
+
 /* Nothing may be out. Then the class's chunks are nobody's any more: they are about to go. */
 static int retire_classes(struct sgp_pool *pool)
 {
 	bool waited_for;
-	char who[400];
 	uint32_t i;
 
 	if (pool->imports.first)
@@ -396,9 +440,7 @@ static int retire_classes(struct sgp_pool *pool)
 		size_t n = in_use(&pool->classes[i], &waited_for);
 
 		if (n)
-			return sgp_fail(EBUSY, "%zu chunks of %u bytes are still held%s", n,
-					pool->classes[i].cut.size,
-					sgp_watch_holders(&pool->classes[i], who, sizeof who));
+			return fail_held(pool, i, n);
 		if (waited_for)
 			return sgp_fail(EBUSY, "somebody waits for chunks of %u bytes",
 					pool->classes[i].cut.size);

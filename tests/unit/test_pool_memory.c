@@ -476,6 +476,23 @@ static int sweep(enum rig_call call, const char *verb, int err, enum sgp_pages p
 	return struck;
 }
 
+/* It would be made present, until the kernel ends a process without a word. */
+START_TEST(test_more_than_the_machine_has)
+{
+	const size_t have = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+
+	ck_assert_ptr_null(try_pool(MIB, have / MIB + 1, 0, SGP_PAGES_BASE));
+	ck_assert_int_eq(errno, ENOMEM);
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "the machine has"));
+	ck_assert_int_eq(rig_mapped, 0);
+	/* What growth may make one day is addresses only. */
+	struct sgp_pool *pool = try_pool(MIB, 1, have / MIB + 1, SGP_PAGES_BASE);
+
+	ck_assert_ptr_nonnull(pool);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
 START_TEST(test_fail_at_call_n)
 {
 	static const enum sgp_pages pages[] = {SGP_PAGES_BASE, SGP_PAGES_REQUIRE_2M,
@@ -519,6 +536,7 @@ int main(void)
 	tcase_add_test(tc, test_mappings_do_not_grow);
 	tcase_add_test(tc, test_create_again_after_a_failure);
 	tcase_add_test(tc, test_memory_stays_out_of_a_child);
+	tcase_add_test(tc, test_more_than_the_machine_has);
 	tcase_add_test(tc, test_fail_at_call_n);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
