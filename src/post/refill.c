@@ -320,7 +320,10 @@ int sgp_refill_now(struct sgp_refill *r)
 		return sgp_fail(ESHUTDOWN, "receives: the endpoint is closing, or in error");
 	if (!err || err == ENOBUFS)
 		return sgp_fail(ENOBUFS, "%u receives are missing: a pool has too few chunks", n);
-	return sgp_fail(err, "%u receives are missing: %s", n, strerror(err));
+	return sgp_fail(err, "%u receives are missing: %s", n,
+			err == EXDEV ? "a pool of recv is not registered on the endpoint's "
+				       "protection domain (sgp_pool_add_pd)"
+				     : strerror(err));
 }
 
 void sgp_refill_resume(struct sgp_refill *r)
