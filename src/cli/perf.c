@@ -64,13 +64,23 @@ struct asked {
 	bool all, rounds, mode;
 };
 
-static uint32_t number(const struct cli_command *self, const char *text, uint64_t min, uint64_t max)
+static const char *option_name(int opt)
+{
+	const struct option *o = options;
+
+	while (o->name && o->val != opt)
+		o++;
+	return o->name;
+}
+
+/* The argument of option opt. */
+static uint32_t number(const struct cli_command *self, int opt, uint64_t min, uint64_t max)
 {
 	uint64_t n;
 
-	if (parse_number(text, min, max, &n))
-		cli_usage(self, "'%s' is no number from %llu to %llu", text,
-			  (unsigned long long)min, (unsigned long long)max);
+	if (parse_number(optarg, min, max, &n))
+		cli_usage(self, "--%s: '%s' is no number from %llu to %llu", option_name(opt),
+			  optarg, (unsigned long long)min, (unsigned long long)max);
 	return (uint32_t)n;
 }
 
@@ -184,7 +194,7 @@ static void client_option(const struct cli_command *self, struct asked *a, int o
 		c->compare = true;
 		break;
 	case ROUND_COUNT:
-		c->rounds = number(self, optarg, 1, PERF_ROUNDS_MAX);
+		c->rounds = number(self, opt, 1, PERF_ROUNDS_MAX);
 		a->rounds = true;
 		break;
 	case 'l':
@@ -197,31 +207,31 @@ static void client_option(const struct cli_command *self, struct asked *a, int o
 		a->all = true;
 		break;
 	case 'n':
-		c->iterations = number(self, optarg, 1, UINT32_MAX);
+		c->iterations = number(self, opt, 1, UINT32_MAX);
 		break;
 	case 'D':
-		c->duration_ns = number(self, optarg, 1, SECONDS_MOST) * UINT64_C(1000000000);
+		c->duration_ns = number(self, opt, 1, SECONDS_MOST) * UINT64_C(1000000000);
 		break;
 	case 't':
-		p->tx = number(self, optarg, PERF_DEPTH_MIN, PERF_DEPTH_MAX);
+		p->tx = number(self, opt, PERF_DEPTH_MIN, PERF_DEPTH_MAX);
 		break;
 	case 'r':
-		p->rx = number(self, optarg, PERF_DEPTH_MIN, PERF_DEPTH_MAX);
+		p->rx = number(self, opt, PERF_DEPTH_MIN, PERF_DEPTH_MAX);
 		break;
 	case 'q':
-		p->conns = number(self, optarg, 1, PERF_CONNS_MAX);
+		p->conns = number(self, opt, 1, PERF_CONNS_MAX);
 		break;
 	case THREADS:
-		p->threads = number(self, optarg, 1, PERF_CONNS_MAX);
+		p->threads = number(self, opt, 1, PERF_CONNS_MAX);
 		break;
 	case 'b':
 		p->both = true;
 		break;
 	case 'I':
-		p->inlined = number(self, optarg, 0, PERF_INLINE_MAX);
+		p->inlined = number(self, opt, 0, PERF_INLINE_MAX);
 		break;
 	case SGES:
-		p->sges = number(self, optarg, 1, PERF_SGES_MAX);
+		p->sges = number(self, opt, 1, PERF_SGES_MAX);
 		break;
 	case 'e':
 		p->events = true;
@@ -273,7 +283,7 @@ static int run(const struct cli_command *self, int argc, char **argv)
 
 	while ((opt = cli_option(self, argc, argv, letters, options, &json)) != -1) {
 		if (opt == 'p')
-			a.port = number(self, optarg, 0, UINT16_MAX);
+			a.port = number(self, opt, 0, UINT16_MAX);
 		else if (!server_option(self, &a, opt))
 			client_option(self, &a, opt);
 	}

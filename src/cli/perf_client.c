@@ -411,9 +411,9 @@ static int run_client(struct client *c)
 	struct dial *d = &c->dial;
 	int status = CLI_FAILED;
 
+	progress_begin(&c->progress, 0);
 	d->signal_fd = signals_open();
 	d->channel = cm_open();
-	progress_begin(&c->progress, 0);
 	if (d->signal_fd < 0)
 		cli_error(c->o->name, "signals: %s", strerror(errno));
 	else if (!d->channel)

@@ -135,6 +135,7 @@ wrong perf host -n 1 -D 1
 wrong perf host -n 0
 wrong perf host -D 0
 wrong perf host -t 1
+grep -q -- '--tx-depth' "$out/err" || fail 'perf host -t 1: does not name the option'
 wrong perf host -q 257
 wrong perf host --threads 2
 wrong perf host -l -q 2
