@@ -76,6 +76,36 @@ START_TEST(the_readmes_program_runs)
 }
 END_TEST
 
+/* Runs it, which must fail with this on the standard error stream. */
+static void fails_with(const char *part)
+{
+	char name[] = "hello", host[] = "127.0.0.1", *argv[] = {name, host, NULL};
+	char said[1024] = "";
+	int err[2], stderr_was;
+
+	ck_assert_int_eq(pipe(err), 0);
+	fflush(stderr);
+	stderr_was = dup(2);
+	dup2(err[1], 2);
+	ck_assert_int_eq(hello_main(2, argv), 1);
+	fflush(stderr);
+	dup2(stderr_was, 2);
+	ck_assert_int_gt(read(err[0], said, sizeof said - 1), 0);
+	ck_assert_msg(strstr(said, part), "no '%s' in '%s'", part, said);
+	close(err[0]);
+	close(err[1]);
+	close(stderr_was);
+}
+
+START_TEST(it_says_why_it_fails)
+{
+	fails_with("Connection refused"); /* nobody listens */
+	ck_assert_int_eq(sv_faults("reg_mr fail ENOMEM", NULL), 0);
+	fails_with("registering"); /* as where RLIMIT_MEMLOCK is too low */
+	sv_faults_clear();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("readme");
@@ -84,5 +114,6 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, the_readmes_program_runs);
+	tcase_add_test(tc, it_says_why_it_fails);
 	return suite_run(suite);
 }
