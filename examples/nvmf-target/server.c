@@ -155,14 +155,14 @@ static int bind_listener(struct target *t)
 	}
 	ret = rdma_bind_addr(t->listener, list->ai_addr);
 	freeaddrinfo(list);
-	return ret ? fail_sys("can't bind the address") : 0;
+	return ret ? fail_sys(t->opt->listen.host) : 0;
 }
 
 int server_open(struct target *t)
 {
 	t->events = rdma_create_event_channel();
 	if (!t->events || rdma_create_id(t->events, &t->listener, NULL, RDMA_PS_TCP))
-		return fail_sys("no RDMA connection manager");
+		return fail_sys("no RDMA here, see 'sgpool doctor'");
 	if (bind_listener(t))
 		return -1;
 	/* Bound to a device: what's wrong with it shows now. */

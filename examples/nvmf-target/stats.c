@@ -134,19 +134,21 @@ static void print(FILE *f, const struct target *t)
 /* Readers see the old file or the new one, never half of it. */
 static void replace_file(const struct target *t, const char *path)
 {
+	static bool told;
 	char temporary[4096];
 	FILE *f;
 
 	if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary)
 		return;
 	f = fopen(temporary, "w");
-	if (!f) {
-		fail_sys(temporary);
-		return;
-	}
-	print(f, t);
-	if (fclose(f) || rename(temporary, path))
+	if (f)
+		print(f, t);
+	if (f && !fclose(f) && !rename(temporary, path)) {
+		told = false;
+	} else if (!told) { /* once, and not every second */
 		fail_sys(path);
+		told = true;
+	}
 }
 
 void stats_write(struct target *t, bool asked)

@@ -37,7 +37,9 @@ int uring_open(struct uring *u)
 		ret = io_uring_queue_init_params(ENTRIES, &u->ring, &params);
 	}
 	if (ret) {
-		fprintf(stderr, "sgpool-nvmf-target: no io_uring: %s\n", strerror(-ret));
+		fprintf(stderr, "sgpool-nvmf-target: no io_uring: %s%s\n", strerror(-ret),
+			ret == -ENOMEM ? "; RLIMIT_MEMLOCK may be too low, see 'sgpool doctor'"
+				       : "");
 		return -1;
 	}
 	u->fixed = io_uring_register_buffers_sparse(&u->ring, URING_BUFFERS) == 0;

@@ -60,6 +60,10 @@ static int expect(struct link *l, enum rdma_cm_event_type want)
 
 	if (type < 0 || type == (int)want)
 		return type < 0 ? -1 : 0;
+	if (type == RDMA_CM_EVENT_REJECTED)
+		return fail("nobody listens there; start the server first");
+	if (type == RDMA_CM_EVENT_ADDR_ERROR || type == RDMA_CM_EVENT_ROUTE_ERROR)
+		return fail("no RDMA device leads there; see 'sgpool doctor' and 'ip route get'");
 	fprintf(stderr, "rping: %s came instead of %s\n",
 		rdma_event_str((enum rdma_cm_event_type)type), rdma_event_str(want));
 	return -1;
@@ -122,7 +126,7 @@ int link_start(struct link *l, bool server, const char *addr, const char *port)
 	l->events = rdma_create_event_channel();
 	if (!l->events ||
 	    rdma_create_id(l->events, server ? &l->listener : &l->id, NULL, RDMA_PS_TCP))
-		ret = fail_sys("no RDMA connection manager");
+		ret = fail_sys("no RDMA here, see 'sgpool doctor'");
 	else
 		ret = server ? listen_for_one(l, to->ai_addr) : resolve(l, to->ai_addr);
 	freeaddrinfo(to);

@@ -93,6 +93,10 @@ int main(int argc, char **argv)
 	struct options opt = {.port = hello ? "7471" : "7174"};
 	int role;
 
+	if (!strcmp(mode, "--help")) {
+		fputs(usage, stdout);
+		return 0;
+	}
 	if (parse(argc - hello, argv + hello, &opt, &role) || hello == !!role)
 		return wrong_use();
 	opt.server = hello ? !strcmp(mode, "rdma-server") : role == 's';
