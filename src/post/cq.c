@@ -119,6 +119,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 	sgp_lock(&cq->lock);
 	if (sgp_cq_reserve_locked(cq, room))
 		goto out;
+	sgp_lock(&cq->places_lock);
 	for (i = 0; i < cq->nplaces; i++)
 		if (!cq->place[i].ep && !cq->place[i].awaits_empty)
 			break;
@@ -141,6 +142,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 	}
 	place = &cq->place[i];
 	place->ep = ep;
+	sgp_unlock(&cq->places_lock);
 	place->room = room;
 	cq->neps++;
 	ep->index = i;
@@ -149,6 +151,7 @@ int sgp_cq_attach(struct sgp_cq *cq, struct sgp_ep *ep, unsigned int room)
 	return 0;
 
 no_place:
+	sgp_unlock(&cq->places_lock);
 	cq->reserved -= room;
 out:
 	sgp_unlock(&cq->lock);
@@ -175,7 +178,9 @@ void sgp_cq_detach(struct sgp_cq *cq, struct sgp_ep *ep)
 	sgp_lock(&cq->lock);
 	unlist(cq, ep);
 	place = &cq->place[ep->index];
+	sgp_lock(&cq->places_lock);
 	place->ep = NULL;
+	sgp_unlock(&cq->places_lock);
 	cq->neps--;
 	if (!place->awaits_empty) {
 		cq->reserved -= place->room;
@@ -256,6 +261,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	cq->pending_end = &cq->pending;
 	cq->untaken_end = &cq->untaken;
 	sgp_lock_init(&cq->lock, cq->single_threaded);
+	sgp_lock_init(&cq->places_lock, cq->single_threaded);
 	sgp_lock_init(&cq->inbox_lock, cq->single_threaded);
 	if (open_wakeups(cq, verbs))
 		goto fail;
@@ -266,6 +272,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 fail:
 	close_wakeups(cq);
 	sgp_lock_destroy(&cq->inbox_lock);
+	sgp_lock_destroy(&cq->places_lock);
 	sgp_lock_destroy(&cq->lock);
 	free(cq);
 	return NULL;
@@ -290,6 +297,7 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 		return sgp_fail(err, "ibv_destroy_cq: %s", strerror(err));
 	close_wakeups(cq);
 	sgp_lock_destroy(&cq->inbox_lock);
+	sgp_lock_destroy(&cq->places_lock);
 	sgp_lock_destroy(&cq->lock);
 	sgp_cq_free_seats_locked(cq);
 	free(cq->stamp);

@@ -201,7 +201,9 @@ static int destroy_qp(struct sgp_ep *ep)
 	err = sgp_provider_errno(ibv_destroy_qp(ep->qp));
 	if (err)
 		return err;
+	sgp_lock(&ep->cq->places_lock);
 	ep->qp = NULL;
+	sgp_unlock(&ep->cq->places_lock);
 	if (ep->id)
 		ep->id->qp = NULL;
 	return 0;

@@ -148,12 +148,17 @@ struct sgp_cq {
 	int max_sge, max_chunk; /* of a handed-over list */
 
 	struct sgp_lock lock;
+	/*
+	 * Beside lock, to change which endpoints there are or an endpoint's qp; instead of it, to look.
+	 * Events need that: a queue pair that goes waits, under lock, until its events have been told.
+	 */
+	struct sgp_lock places_lock;
 	struct sgp_place *place;
 	unsigned int nplaces, neps, nawaiting;
 	unsigned int reserved;    /* entries promised to endpoints, of cq->cqe */
 	unsigned int empty_polls; /* in a row */
 	unsigned int full_polls;  /* since endpoints were last seen to */
-	bool failed;              /* overrun: no completion comes any more */
+	_Atomic bool failed;      /* overrun: no completion comes any more */
 	struct sgp_slot *pending, **pending_end;
 	uint64_t stale;                         /* completions that named no posted slot */
 	struct sgp_seat *listed;                /* to be refilled before the poll returns */

@@ -34,14 +34,16 @@ int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event)
 }
 
 /* The endpoint of that queue pair, or all of them, post no more. */
-static void stop_locked(struct sgp_cq *cq, const struct ibv_qp *qp)
+static void stop(struct sgp_cq *cq, const struct ibv_qp *qp)
 {
+	sgp_lock(&cq->places_lock);
 	for (unsigned int i = 0; i < cq->nplaces; i++) {
 		struct sgp_ep *ep = cq->place[i].ep;
 
 		if (ep && (!qp || ep->qp == qp))
 			atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
 	}
+	sgp_unlock(&cq->places_lock);
 }
 
 int sgp_cq_event(struct sgp_cq *cq, const struct ibv_async_event *event)
@@ -50,26 +52,24 @@ int sgp_cq_event(struct sgp_cq *cq, const struct ibv_async_event *event)
 		return -1;
 	if (!cq || !event)
 		return sgp_fail(EINVAL, "event: a completion queue and an event are needed");
-	sgp_lock(&cq->lock);
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
 		if (event->element.cq != cq->cq)
 			break;
-		cq->failed = true;
-		stop_locked(cq, NULL);
+		atomic_store(&cq->failed, true);
+		stop(cq, NULL);
 		sgp_cq_wake(cq);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
-		stop_locked(cq, NULL);
+		stop(cq, NULL);
 		break;
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		stop_locked(cq, event->element.qp);
+		stop(cq, event->element.qp);
 		break;
 	default:
 		break;
 	}
-	sgp_unlock(&cq->lock);
 	return 0;
 }

@@ -20,6 +20,8 @@ static struct {
 	int (*post_recv)(struct ibv_qp *, struct ibv_recv_wr *, struct ibv_recv_wr **);
 	struct sgp_cq *cq; /* to be polled in destroy_qp */
 	struct sgp_wc *wc;
+	struct sgp_cq *told; /* in destroy_qp, of this event */
+	struct ibv_async_event event;
 	bool refuse, destroyed;
 	int posted_late; /* receives to a queue pair that is gone */
 } fake;
@@ -98,9 +100,22 @@ static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_
 	return ENOMEM;
 }
 
+static void *tell(void *arg)
+{
+	ck_assert_int_eq(sgp_cq_event(fake.told, arg), 0);
+	return NULL;
+}
+
 int __wrap_ibv_destroy_qp(struct ibv_qp *qp)
 {
-	int ret = __real_ibv_destroy_qp(qp);
+	pthread_t teller;
+	int ret;
+
+	if (fake.told) {
+		ck_assert_int_eq(pthread_create(&teller, NULL, tell, &fake.event), 0);
+		ck_assert_int_eq(pthread_join(teller, NULL), 0);
+	}
+	ret = __real_ibv_destroy_qp(qp);
 
 	fake.destroyed = true;
 	if (fake.cq)
@@ -139,6 +154,24 @@ START_TEST(a_poll_while_an_endpoint_is_not_made)
 }
 END_TEST
 
+/* ---- an event while its endpoint is closed ---- */
+
+/* A queue pair goes no sooner than its events are acknowledged (ibv_destroy_qp(3)): whoever tells them
+ * before does not wait for that. */
+START_TEST(an_event_while_its_endpoint_is_closed)
+{
+	rig_open(&rig, &(struct rig_attr){0});
+	a = &rig.side[0];
+	fake.event = (struct ibv_async_event){.event_type = IBV_EVENT_QP_FATAL,
+					      .element.qp = sgp_ep_qp(a->ep)};
+	fake.told = a->cq;
+	ck_assert_int_eq(sgp_ep_close(a->ep, 0), 0);
+	fake.told = NULL;
+	rig_close(&rig);
+	rig_check_no_leak();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("meanwhile");
@@ -148,5 +181,6 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_split_write_is_polled_before_its_post_returns);
 	tcase_add_test(tc, a_poll_while_an_endpoint_is_not_made);
+	tcase_add_test(tc, an_event_while_its_endpoint_is_closed);
 	return suite_run(suite);
 }
