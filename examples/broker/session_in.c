@@ -11,7 +11,7 @@ static void refuse(struct session *s, enum mqtt_code code)
 {
 	uint8_t packet[MQTT_ACK_BYTES];
 
-	session_control(s, packet, mqtt_put_connack(packet, false, code));
+	session_control(s, packet, mqtt_put_connack(packet, false, (uint8_t)code));
 	session_end_politely(s, END_REFUSED);
 }
 

@@ -27,7 +27,7 @@ enum {
 };
 
 /* An argument may hold anything: what could move the cursor is not printed. */
-static void print_line(const char *fmt, va_list ap)
+__attribute__((format(printf, 1, 0))) static void print_line(const char *fmt, va_list ap)
 {
 	char line[1024];
 

@@ -123,6 +123,8 @@ static struct sgp_heap_region *make_region(struct sgp_heap *heap, size_t bytes)
 {
 	size_t n = bytes / heap->page, map = sgp_page_map_words(n) * sizeof(uint64_t);
 	struct sgp_heap_region *region = calloc(1, sizeof *region + map);
+	bool gone;
+	int err;
 
 	if (!region)
 		return sgp_fail_null(ENOMEM, "no memory for a region's page map");
@@ -138,7 +140,11 @@ static struct sgp_heap_region *make_region(struct sgp_heap *heap, size_t bytes)
 	return region;
 
 end_extent:
-	sgp_extent_end(&region->extent);
+	err = errno;
+	gone = !sgp_extent_end(&region->extent);
+	errno = err;
+	if (!gone) /* the device keeps it, and the pool knows it for ever */
+		return NULL;
 free_region:
 	free(region);
 	return NULL;

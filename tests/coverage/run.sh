@@ -18,9 +18,12 @@ quietly() { # COMMAND...
 	}
 }
 
-# Lines are counted as they stand: nothing is optimised away, and threads do not lose each other's counts.
+# Lines are counted as they stand: nothing is optimised away, threads do not lose each other's counts, nor
+# does a forked child that ends by _exit(2), as it should.
+cc -c "$source/tests/coverage/exit.c" -o "$work/exit.o"
 quietly cmake -G Ninja -S "$source" -B "$work/build" -DCMAKE_BUILD_TYPE=Debug -DSGP_INNER_BUILD=ON \
-	-DSGP_CLI=OFF -DSGP_EXAMPLES=OFF -DSGP_BENCH=OFF -DSGP_WERROR=ON -DCMAKE_C_FLAGS="--coverage -fprofile-update=atomic"
+	-DSGP_CLI=OFF -DSGP_EXAMPLES=OFF -DSGP_BENCH=OFF -DSGP_WERROR=ON -DCMAKE_C_FLAGS="--coverage -fprofile-update=atomic" \
+	-DCMAKE_EXE_LINKER_FLAGS="-Wl,--wrap=_exit $work/exit.o"
 quietly cmake --build "$work/build" --target unit_programs
 ctest --test-dir "$work/build" -R '^(checked\.)?test_' -LE 'device|full' --no-tests=error -j 2 \
 	--timeout 600 --output-on-failure
