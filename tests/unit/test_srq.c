@@ -237,6 +237,62 @@ START_TEST(a_caller_may_post_receives_himself)
 }
 END_TEST
 
+/* What he is told, and that his list is as it was then. */
+START_TEST(a_callers_receive_is_refused)
+{
+	struct sgp_srq_attr attr = {.depth = 4, .max_sge = 2};
+	struct sgp_srq_stats stats;
+	struct ibv_async_event event = {.event_type = IBV_EVENT_SRQ_LIMIT_REACHED};
+	int context;
+	SGP_SGL(sgl, 3);
+
+	open_world("soft", (struct world_attr){0});
+	ck_assert_int_eq(sgp_srq_destroy(w.srq), 0);
+	attr.pd = w.pd;
+	ck_assert_ptr_nonnull(w.srq = sgp_srq_create(&attr));
+	add(0);
+	ck_assert_int_eq(sgp_sgl_get(&sgl, w.pool, 4096, 1, 0), 0);
+	w.held = 1;
+	for (int i = 0; i < 6; i++) { /* more often than it has slots */
+		ck_assert_int_eq(sv_fail_nth("post_srq_recv", 0, ENOMEM), 0);
+		ck_assert_int_eq(sgp_srq_post_recvv(w.srq, &context, &sgl), -1);
+		ck_assert_int_eq(errno, ENOMEM);
+		ck_assert_int_eq(sgl.num_chunk, 1);
+		check_posted(0);
+	}
+	ck_assert_int_eq(sgp_srq_post_recvv(w.srq, &context, &sgl), 0);
+	w.held = 0;
+	check_posted(1);
+	send_on(0, 1);
+	ck_assert_int_eq(sgp_wait(w.cq[0], 1, w.wc[0], 5000), 1);
+	ck_assert_ptr_eq(w.wc[0]->context, &context);
+	sgp_sgl_clear(&w.wc[0]->sgl);
+	/* Too long, and nothing at all. */
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(sgp_sgl_append(&sgl, sgp_pool_get(w.pool, 4096, 0), 0, 8), 0);
+	ck_assert_int_eq(sgp_srq_post_recvv(w.srq, NULL, &sgl), -1);
+	ck_assert_int_eq(errno, E2BIG);
+	ck_assert_int_eq(sgl.num_chunk, 3);
+	sgp_sgl_clear(&sgl);
+	ck_assert_int_eq(sgp_srq_post_recvv(w.srq, NULL, &sgl), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_post_recvv(NULL, NULL, &sgl), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_stats(NULL, &stats), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_stats(w.srq, NULL), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_event(NULL, &event), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_event(w.srq, NULL), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_srq_destroy(NULL), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	check_posted(0);
+	close_world();
+}
+END_TEST
+
 /* ---- two pollers at once ---- */
 
 #define MESSAGES 2000
@@ -346,6 +402,7 @@ int main(void)
 	tcase_add_loop_test(tc, what_slow_consumers_put_is_posted_at_once, 0, 2 * NROCE);
 	tcase_add_loop_test(tc, sleepers_on_both_queues_wake, 0, 4);
 	tcase_add_loop_test(tc, a_caller_may_post_receives_himself, 0, NROCE);
+	tcase_add_test(tc, a_callers_receive_is_refused);
 	tcase_add_test(tc, two_pollers_share_a_queue);
 	tcase_add_loop_test(tc, a_connection_may_be_on_one, 0, 4);
 	suite_add_tcase(s, tc);

@@ -218,6 +218,118 @@ START_TEST(a_window_outlives_its_queue_pair_and_still_holds)
 }
 END_TEST
 
+START_TEST(what_the_device_does_not_give)
+{
+	static const int told[][2] = {
+		{ENOSYS, EOPNOTSUPP}, {EOPNOTSUPP, EOPNOTSUPP}, {ENOMEM, ENOMEM}};
+	struct sgp_chunk *chunk;
+	struct sgp_window *w;
+
+	for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+		ck_assert_int_eq(sv_fail_nth("alloc_mw", 0, told[i][0]), 0);
+		ck_assert_ptr_null(sgp_window_create(a->ep));
+		ck_assert_int_eq(errno, told[i][1]);
+	}
+	ck_assert_ptr_null(sgp_window_create(NULL));
+	ck_assert_int_eq(errno, EINVAL);
+	ck_assert_int_eq(sgp_window_destroy(NULL), -1);
+	ck_assert_int_eq(errno, EINVAL);
+	/* Nor takes back: the window stands, and holds. */
+	w = bound_window(&chunk);
+	ck_assert_int_eq(sv_fail_nth("dealloc_mw", 0, EBUSY), 0);
+	ck_assert_int_eq(sgp_window_destroy(w), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	rig_check_live(a, 1);
+	ck_assert_int_eq(sgp_window_is_bound(w), 1);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+}
+END_TEST
+
+START_TEST(a_window_whose_bind_is_posted_stays)
+{
+	struct sgp_window *w = sgp_window_create(a->ep);
+	struct sgp_chunk *chunk = rig_chunk(a, 0);
+
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 8, IBV_ACCESS_REMOTE_WRITE,
+				       IBV_SEND_SIGNALED),
+			 0);
+	ck_assert_int_eq(sgp_window_destroy(w), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	rig_reap(a, 1);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+}
+END_TEST
+
+/* Whether the peer has its key is not known: only the window's end lets the chunk go. */
+START_TEST(what_failed_holds_until_the_windows_end)
+{
+	struct sgp_window *w;
+	struct sgp_chunk *chunk;
+
+	if (_i) {
+		w = bound_window(&chunk);
+		ck_assert_int_eq(sv_faults("completion status 5 at 0", NULL), 0);
+		ck_assert_int_eq(sgp_post_invalidate(a->ep, NULL, w, IBV_SEND_SIGNALED), 0);
+	} else {
+		w = sgp_window_create(a->ep);
+		chunk = rig_chunk(a, 0);
+		ck_assert_int_eq(sv_faults("completion status 5 at 0", NULL), 0);
+		ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 8, IBV_ACCESS_REMOTE_WRITE,
+					       IBV_SEND_SIGNALED),
+				 0);
+	}
+	rig_reap(a, 1);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_WR_FLUSH_ERR);
+	sv_faults_clear();
+	rig_check_live(a, 1);
+	ck_assert_int_eq(sgp_window_is_bound(w), 1);
+	ck_assert_int_eq(sgp_post_invalidate(a->ep, NULL, w, 0), -1);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_check_live(a, 0);
+}
+END_TEST
+
+START_TEST(a_closed_endpoint_binds_nothing)
+{
+	struct sgp_window *w = sgp_window_create(a->ep);
+	struct sgp_chunk *chunk = rig_chunk(a, 0);
+
+	ck_assert_int_eq(sgp_ep_close(a->ep, 0), 0);
+	ck_assert_int_eq(sgp_post_bind(a->ep, NULL, w, chunk, 0, 8, 0, 0), -1);
+	ck_assert_int_eq(errno, ESHUTDOWN);
+	ck_assert_int_eq(sgp_window_is_bound(w), 0);
+	ck_assert_ptr_null(sgp_window_create(a->ep));
+	ck_assert_int_eq(errno, EINVAL);
+	sgp_chunk_put(chunk);
+	rig_check_live(a, 0);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+}
+END_TEST
+
+/* A pool that does not allow them. */
+START_TEST(memory_without_windows)
+{
+	struct rig other;
+	struct rig_side *side = &other.side[0];
+	struct sgp_window *w;
+	struct sgp_chunk *chunk;
+
+	rig_open(&other, NULL);
+	w = sgp_window_create(side->ep);
+	ck_assert_ptr_nonnull(w);
+	chunk = rig_chunk(side, 0);
+	ck_assert_int_eq(sgp_post_bind(side->ep, NULL, w, chunk, 0, 8, IBV_ACCESS_REMOTE_READ, 0),
+			 -1);
+	ck_assert_int_eq(errno, EACCES);
+	sgp_chunk_put(chunk);
+	ck_assert_int_eq(sgp_window_destroy(w), 0);
+	rig_close(&other);
+}
+END_TEST
+
 /* Where the system's verbs have no windows. */
 START_TEST(there_are_none)
 {
@@ -261,5 +373,10 @@ int main(void)
 	tcase_add_test(tc, refusals_change_nothing);
 	tcase_add_test(tc, a_full_queue_is_rung_and_refusals_are_counted);
 	tcase_add_test(tc, a_window_outlives_its_queue_pair_and_still_holds);
+	tcase_add_test(tc, what_the_device_does_not_give);
+	tcase_add_test(tc, a_window_whose_bind_is_posted_stays);
+	tcase_add_loop_test(tc, what_failed_holds_until_the_windows_end, 0, 2);
+	tcase_add_test(tc, a_closed_endpoint_binds_nothing);
+	tcase_add_test(tc, memory_without_windows);
 	return suite_run(suite);
 }
