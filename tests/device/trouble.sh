@@ -43,23 +43,28 @@ check_traffic() { # WHEN
 	local pair
 
 	for pair in a b; do
-		check "$1: $pair goes on" wait_until 60 more_than "$pair" $(($(count "$pair") + 2))
+		check "$1: $pair goes on" wait_until 120 more_than "$pair" $(($(count "$pair") + 2))
 	done
 	# What is stuck now stays so.
 	((failures == 0)) || stop
 }
 
-# With all packets lost nothing comes back: so what the next steps do to the wire does hit.
-show_that_loss_hits() {
-	local before_a before_b
+# Nothing comes back for four seconds.
+# shellcheck disable=SC2317 # called by wait_until
+stands_still() { # PAIR
+	local before
 
-	lose 100
-	sleep 1 # what was on its way
-	before_a=$(count a)
-	before_b=$(count b)
+	before=$(count "$1")
 	sleep 4
-	check "all is lost: a stands still" [ "$(count a)" = "$before_a" ]
-	check "all is lost: b stands still" [ "$(count b)" = "$before_b" ]
+	[[ $(count "$1") == "$before" ]]
+}
+
+# With all packets lost nothing comes back, but what was on its way: so what the next steps do to the
+# wire does hit.
+show_that_loss_hits() {
+	lose 100
+	check "all is lost: a stands still" wait_until 60 stands_still a
+	check "all is lost: b stands still" stands_still b
 	check "all is lost: the wire counts it" dropped_more_than 0
 	lose_nothing
 	check_traffic "after all was lost"
@@ -69,7 +74,7 @@ lose_some() {
 	lose 1
 	check_traffic "1 % is lost"
 	sleep 4
-	check "1 % is lost: the wire counts it" wait_until 30 dropped_more_than 0
+	check "1 % is lost: the wire counts it" wait_until 120 dropped_more_than 0
 	check_traffic "1 % is lost, still"
 	lose_nothing
 }
@@ -96,7 +101,7 @@ ends_well() { # WHO PID
 	local status
 
 	kill -TERM "$2"
-	wait_until 60 ended "$2" || kill -ABRT "$2"
+	wait_until 120 ended "$2" || kill -ABRT "$2"
 	wait "$2"
 	status=$?
 	check "$1 ends with status 0, not $status" [ "$status" = 0 ]
