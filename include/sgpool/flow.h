@@ -13,6 +13,11 @@
  * the next message that goes the other way, or, when the peer may run dry, with an update, a message
  * of nothing else.
  *
+ * Over a shared receive queue (srq.h) the promise is the caller's to keep: a queue as deep as all its
+ * flows' depths + SGP_FLOW_RESERVE together keeps it. A shorter one saves memory where not all peers
+ * send at once. Then rnr_retry_count has to be 7 (for ever), which this end says to the peer when it
+ * connects or accepts, and a message that finds no receive waits at the sender; not on iWARP.
+ *
  * The hello, and what each message begins with; all numbers are in network byte order:
  *
  *       0        4       6       8       12      16
@@ -80,7 +85,8 @@ enum {
 struct sgp_flow_attr {
 	uint32_t comp_mask; /* 0 */
 	uint32_t flags;     /* SGP_FLOW_IMMEDIATE; the same at both ends */
-	struct sgp_ep *ep;  /* not connected yet; its receive queue takes depth + SGP_FLOW_RESERVE */
+	/* Not connected yet; its receive queue, or its shared one, takes depth + SGP_FLOW_RESERVE. */
+	struct sgp_ep *ep;
 	/*
 	 * Updates' chunks come from its smallest class, and may use its reserve; as many may be out as
 	 * the send queue is deep, unless updates are signalled. NULL with SGP_FLOW_IMMEDIATE.

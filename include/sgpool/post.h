@@ -191,7 +191,11 @@ struct sgp_ep_attr {
 	 */
 	const struct sgp_recv_part *recv; /* [num_recv]; read during the call only */
 	int num_recv;
-	void *recv_context;  /* of the completions of these receives */
+	/*
+	 * Of the completions of these receives. With srq: of those that come on this endpoint, in place
+	 * of the context that the shared receive was posted with, unless it's NULL.
+	 */
+	void *recv_context;
 	struct sgp_srq *srq; /* take receives from this queue (srq.h); cap.max_recv_* mean nothing then */
 };
 
@@ -236,7 +240,10 @@ SGP_API struct ibv_qp *sgp_ep_qp(const struct sgp_ep *ep);
  */
 SGP_API int sgp_ep_event(struct sgp_ep *ep, const struct rdma_cm_event *event);
 
-/* What the endpoint can take: room for posts now and limits. */
+/*
+ * What the endpoint can take: room for posts now and limits. On a shared receive queue the numbers of
+ * receives are that queue's, for all of its endpoints together.
+ */
 struct sgp_ep_info {
 	int send_room, recv_room;       /* posts that would be accepted now */
 	int send_posted, recv_posted;   /* operations that the queue holds */

@@ -215,8 +215,10 @@ static int make_receives(struct sgp_ep *ep, const struct sgp_ep_attr *attr)
 	size_t first = ep->type == IBV_QPT_UD ? SGP_GRH : 0;
 
 	ep->in = &ep->recv;
-	if (attr->srq)
+	if (attr->srq) {
+		ep->recv_context = attr->recv_context;
 		return sgp_srq_join(attr->srq, ep);
+	}
 	if (!attr->num_recv)
 		return 0;
 	ep->refill = sgp_refill_make(&ep->recv, attr->recv, attr->num_recv, ep->recv.max_sge,
@@ -394,6 +396,8 @@ int sgp_ep_query(struct sgp_ep *ep, struct sgp_ep_info *info)
 		info->recv_missing = info->recv_room;
 		info->recv_room = 0; /* the library's */
 	}
+	if (ep->srq)
+		sgp_srq_query(ep->srq, info);
 	return 0;
 }
 

@@ -92,6 +92,7 @@ struct sgp_ep {
 	uint32_t qpn;
 	struct sgp_ep *next_qpn; /* of those with the same place in by_qpn; under the cq's lock */
 	struct sgp_ep *next_on_srq; /* under the srq's lock */
+	void *recv_context;         /* of what it takes from there; NULL: as it was posted */
 	uint64_t joined_at;         /* newest_done of the srq then; likewise */
 
 	/* Under the cq's lock. */

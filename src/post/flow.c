@@ -57,7 +57,7 @@ int sgp_flow_init(struct sgp_flow *flow, const struct sgp_flow_attr *attr)
 		return -1;
 	if (!sgp_ep_qp(attr->ep))
 		return sgp_fail(EINVAL, "flow: the endpoint is closed");
-	if ((uint64_t)info.recv_room + (uint64_t)info.recv_posted <
+	if ((uint64_t)info.recv_room + (uint64_t)info.recv_posted + (uint64_t)info.recv_missing <
 	    (uint64_t)attr->depth + SGP_FLOW_RESERVE)
 		return sgp_fail(EINVAL, "flow: for a depth of %u the receive queue must take %u",
 				attr->depth, attr->depth + SGP_FLOW_RESERVE);

@@ -145,6 +145,8 @@ sgp_srq_claim_locked(struct sgp_cq *cq, uint64_t wr_id, uint32_t qp_num, struct 
 		return NULL;
 	}
 	slot->ep = *which = ep;
+	if (ep->recv_context)
+		slot->context = ep->recv_context;
 	return slot;
 }
 
@@ -233,6 +235,18 @@ void sgp_srq_leave(struct sgp_ep *ep)
 	sgp_unlock(&cq->lock);
 	ep->srq = NULL;
 	ep->seat = NULL;
+}
+
+void sgp_srq_query(struct sgp_srq *srq, struct sgp_ep_info *info)
+{
+	uint32_t missing;
+
+	sgp_lock(&srq->side.lock);
+	missing = sgp_srq_missing_locked(srq);
+	info->recv_posted = (int)(srq->outstanding - srq->lost);
+	sgp_unlock(&srq->side.lock);
+	info->recv_missing = srq->refill ? (int)missing : 0;
+	info->recv_room = srq->refill ? 0 : (int)missing;
 }
 
 void sgp_srq_qp_made(struct sgp_ep *ep)

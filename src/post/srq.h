@@ -121,6 +121,9 @@ int sgp_srq_join(struct sgp_srq *srq, struct sgp_ep *ep);
 /* Give it up. */
 void sgp_srq_leave(struct sgp_ep *ep);
 
+/* What of an endpoint's information is the queue's: receives that are posted, missing, and room. */
+void sgp_srq_query(struct sgp_srq *srq, struct sgp_ep_info *info);
+
 /* The queue pair stands: completions that bear its number are ep's. */
 void sgp_srq_qp_made(struct sgp_ep *ep);
 

@@ -314,7 +314,7 @@ static void take_ring(struct sgp_wc *wc)
 		e += (uintptr_t)wc->context - 1;
 	w.count.told++;
 	w.count.errors += wc->status != IBV_WC_SUCCESS;
-	CHECK(e < w.ep + w.eps && (wc->context == SHARED ? e->shared : e->ring));
+	CHECK(e < w.ep + w.eps && (e->shared || (e->ring && wc->context != SHARED)));
 	CHECK(wc->ep == e->ep && wc->opcode & IBV_WC_RECV && wc->error != ECANCELED);
 	if (wc->status != IBV_WC_SUCCESS)
 		CHECK(wc->sgl.num_chunk >= 1 && wc->sgl.length % CHUNK == 0);

@@ -75,8 +75,11 @@ void make_endpoint(struct model_ep *e)
 	CHECK(!e->ep);
 	e->shared = w.srq && one_in(3);
 	e->ring = !e->shared && one_in(3);
-	if (e->shared)
+	if (e->shared) {
 		attr.srq = w.srq;
+		if (one_in(2))
+			attr.recv_context = NULL;
+	}
 	if (e->ring) {
 		attr.recv = &part;
 		attr.num_recv = 1;

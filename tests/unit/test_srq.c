@@ -346,6 +346,7 @@ END_TEST
 /* ---- with a connection manager ---- */
 
 static struct sgp_srq *cm_srq;
+static void *cm_context; /* of the endpoint's own */
 
 static void on_the_shared_queue(struct rig_side *side, struct sgp_ep_attr *ep)
 {
@@ -358,6 +359,24 @@ static void on_the_shared_queue(struct rig_side *side, struct sgp_ep_attr *ep)
 	cm_srq = sgp_srq_create(&attr);
 	ck_assert_msg(cm_srq != NULL, "%s", sgp_errmsg());
 	ep->srq = cm_srq;
+	ep->recv_context = cm_context;
+}
+
+/* What an endpoint of it says of its receives, and that a flow may stand on them. */
+static void check_information(struct rig_side *side, int posted)
+{
+	struct sgp_flow_attr attr = {.ep = side->ep, .pool = side->pool, .bytes = 4096};
+	struct sgp_ep_info info;
+	struct sgp_flow flow;
+
+	ck_assert_int_eq(sgp_ep_query(side->ep, &info), 0);
+	ck_assert_int_eq(info.recv_posted, posted);
+	ck_assert_int_eq(info.recv_room + info.recv_missing, 0);
+	attr.depth = (uint32_t)posted - SGP_FLOW_RESERVE;
+	ck_assert_int_eq(sgp_flow_init(&flow, &attr), 0);
+	attr.depth++;
+	ck_assert_int_eq(sgp_flow_init(&flow, &attr), -1);
+	ck_assert_int_eq(errno, EINVAL);
 }
 
 START_TEST(a_connection_may_be_on_one)
@@ -368,13 +387,15 @@ START_TEST(a_connection_may_be_on_one)
 	struct rig_side *a = &rig.side[0], *b = &rig.side[1];
 
 	ck_assert_int_eq(sv_device_add("dev0", personas[_i], 1), 0);
+	cm_context = _i % 2 ? &rig : NULL;
 	rig_open(&rig, &attr);
+	check_information(b, 8);
 	for (int i = 0; i < 50; i++) {
 		rig_post_send(a, NULL, i);
 		rig_reap(a, 1);
 		rig_reap(b, 1);
 		ck_assert_int_eq(b->wc[0].status, IBV_WC_SUCCESS);
-		ck_assert_ptr_eq(b->wc[0].context, b);
+		ck_assert_ptr_eq(b->wc[0].context, cm_context ? cm_context : (void *)b);
 		ck_assert_uint_eq(*(uint8_t *)(uintptr_t)b->wc[0].sgl.sge[0].addr, (uint8_t)i);
 		sgp_sgl_clear(&b->wc[0].sgl);
 		rig_check_live(b, 8);
