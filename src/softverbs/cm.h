@@ -76,6 +76,8 @@ struct sw_id {
 	uint16_t port;              /* local, host order; 0: none */
 	uint8_t initiator_depth, responder_resources;
 	struct rdma_conn_param param; /* of the last connect or accept, without private data */
+	/* Of our sends: who connects says the one for both, the peer the other; rdma_accept(3). */
+	uint8_t retry_count, rnr_retry_count;
 	uint32_t remote_qpn;
 	struct ibv_ece local_ece, remote_ece;
 	struct ibv_qp_init_attr *ep_attr; /* a listening endpoint's: copied to each request */

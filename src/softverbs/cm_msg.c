@@ -129,6 +129,8 @@ static struct sw_id *passive_id(struct sw_id *listener, const struct sw_cm_msg *
 	id->remote_qpn = m->qpn;
 	id->initiator_depth = m->responder_resources;
 	id->responder_resources = m->initiator_depth;
+	id->retry_count = m->retry_count;
+	id->rnr_retry_count = m->rnr_retry_count;
 	get_ece(id, m);
 	return id;
 }
@@ -196,6 +198,8 @@ int sw_cm_take_reply(struct sw_id *id, const struct sw_cm_msg *m)
 	struct sw_event *e;
 
 	id->remote_qpn = m->qpn;
+	id->retry_count = id->param.retry_count;
+	id->rnr_retry_count = m->rnr_retry_count;
 	get_ece(id, m);
 	id->initiator_depth = sw_cm_depth(id->initiator_depth, UINT8_MAX, m->responder_resources);
 	id->responder_resources =

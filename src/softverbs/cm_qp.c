@@ -258,8 +258,8 @@ static int attr_rts(const struct sw_id *id, struct ibv_qp_attr *a)
 	a->timeout = id->ack_timeout ? id->ack_timeout : 19;
 	if (id->id.qp_type == IBV_QPT_XRC_RECV)
 		return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
-	a->retry_cnt = id->param.retry_count & 7;
-	a->rnr_retry = id->param.rnr_retry_count & 7;
+	a->retry_cnt = id->retry_count & 7;
+	a->rnr_retry = id->rnr_retry_count & 7;
 	a->max_rd_atomic = id->initiator_depth;
 	return IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 	       IBV_QP_MAX_QP_RD_ATOMIC;

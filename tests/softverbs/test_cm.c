@@ -39,6 +39,43 @@ START_TEST(test_connect)
 }
 END_TEST
 
+static void check_retries(struct rdma_cm_id *id, int retries, int rnr_retries)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	ck_assert_int_eq(ibv_query_qp(id->qp, &attr, IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY, &init),
+			 0);
+	ck_assert_int_eq(attr.retry_cnt, retries);
+	ck_assert_int_eq(attr.rnr_retry, rnr_retries);
+}
+
+/* rdma_accept(3): what it says of retries is ignored, and each end says what the other one's RNR ones are. */
+START_TEST(test_retries)
+{
+	struct rdma_cm_id *l = listener(7000, 0), *a = routed("127.0.0.1", 7000), *b;
+	struct rdma_conn_param p = {.retry_count = 5, .rnr_retry_count = 3};
+	struct rdma_cm_event *e;
+
+	make_qp(a);
+	ck_assert_int_eq(rdma_connect(a, &p), 0);
+	e = event(RDMA_CM_EVENT_CONNECT_REQUEST, NULL);
+	b = e->id;
+	ck_assert_int_eq(rdma_ack_cm_event(e), 0);
+	make_qp(b);
+	p = (struct rdma_conn_param){.retry_count = 1, .rnr_retry_count = 6};
+	ck_assert_int_eq(rdma_accept(b, &p), 0);
+	ack(RDMA_CM_EVENT_ESTABLISHED, a, 0);
+	ack(RDMA_CM_EVENT_ESTABLISHED, b, 0);
+	check_retries(a, 5, 6);
+	check_retries(b, 5, 3);
+	drop(a);
+	ack(RDMA_CM_EVENT_DISCONNECTED, b, 0);
+	drop(b);
+	drop(l);
+}
+END_TEST
+
 /* Whoever is still there learns that the other has gone. */
 START_TEST(test_destroy_tells)
 {
@@ -256,6 +293,7 @@ int main(void)
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_add_test(t, test_connect);
+	tcase_add_test(t, test_retries);
 	tcase_add_test(t, test_destroy_tells);
 	tcase_add_test(t, test_reject);
 	tcase_add_test(t, test_nobody_listens);
