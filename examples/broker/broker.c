@@ -116,7 +116,7 @@ int broker_open(struct broker *broker, const struct settings *settings)
 	int err;
 
 	*broker = (struct broker){.settings = *settings, .budget.limit = memory / 4};
-	if (memory_open(&broker->memory, pool_mib(settings), NULL))
+	if (memory_open(&broker->memory, pool_mib(settings), settings->receive))
 		return -1;
 	if (retained_open(&broker->retained, &broker->budget, broker->memory.pool))
 		goto close_memory;

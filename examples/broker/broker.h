@@ -42,6 +42,7 @@ enum policy {
 struct settings {
 	size_t memory_mib;
 	uint32_t max_message;
+	uint32_t receive; /* bytes of a receive of RDMA */
 	unsigned int threads;
 	size_t max_connections;
 	uint32_t max_subscriptions; /* a session */

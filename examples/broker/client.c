@@ -299,7 +299,7 @@ static int open_all(struct client *c)
 		client_error(c, "no event loop: %s", strerror(errno));
 		return -1;
 	}
-	if (memory_open(&c->pool, mib, NULL)) {
+	if (memory_open(&c->pool, mib, c->rdma.receive)) {
 		client_error(c, "no memory: %s", sgp_errmsg());
 		return -1;
 	}

@@ -24,6 +24,9 @@ struct link_rdma *link_rdma_open(struct link_host *host, const struct mqr_attr *
 /* All its links have been closed, and heard of. Its own memory, not the pool's. Returns 0; -1. */
 int link_rdma_close(struct link_rdma *rdma);
 
+/* Receives that stand posted for all its links together. */
+uint64_t link_rdma_shared(const struct link_rdma *rdma);
+
 /* A connection that is asked for. Copied about as one likes; to be accepted or refused once. */
 struct link_rdma_request {
 	struct rdma_cm_id *id;

@@ -248,6 +248,8 @@ struct link *link_rdma_accept(struct link_rdma *rdma, const struct link_rdma_req
 	if (mqr_conn_greet(&l->conn, request->data, request->n) || rdma_accept(id, &param)) {
 		mqr_conn_fail(&l->conn, errno, "it can't be accepted: %s", strerror(errno));
 		rdma_kick(rdma);
+	} else {
+		mqr_conn_accepted(&l->conn);
 	}
 	l->state = RDMA_UP;
 	return &l->link;
@@ -471,6 +473,11 @@ struct link_rdma *link_rdma_open(struct link_host *host, const struct mqr_attr *
 	free(rdma);
 	errno = err;
 	return NULL;
+}
+
+uint64_t link_rdma_shared(const struct link_rdma *rdma)
+{
+	return mqr_loop_shared(&rdma->mqr);
 }
 
 int link_rdma_close(struct link_rdma *rdma)

@@ -8,6 +8,13 @@
 #include "listen_rdma.h"
 #include "session.h"
 
+enum {
+	DEPTH_MIN = 2,  /* messages on the way from a client */
+	OWN_SHARE = 8,  /* clients at least that there are receives for, where each has its own */
+	SHARED_MIN = 8, /* receives of a thread ... */
+	SHARED_MAX = 1024,
+};
+
 struct arrival {
 	struct loop_message message;
 	struct shard *shard;
@@ -64,9 +71,19 @@ static void asked(struct link_rdma_listener *listener, const struct link_rdma_re
 	loop_post(shard->loop, &arrival->message);
 }
 
+static uint32_t within(uint32_t n, uint32_t min, uint32_t max)
+{
+	return n < min ? min : n > max ? max : n;
+}
+
 static int open_shards(struct broker *broker)
 {
-	const struct mqr_attr attr = {0};
+	const uint32_t receives = memory_receives(&broker->memory);
+	const struct mqr_attr attr = {
+		.receive = broker->settings.receive,
+		.depth = within(receives / OWN_SHARE, DEPTH_MIN, MQR_DEPTH),
+		.shared = within(receives / broker->nshards, SHARED_MIN, SHARED_MAX),
+	};
 
 	for (unsigned int i = 0; i < broker->nshards; i++) {
 		broker->shards[i].rdma = link_rdma_open(&broker->shards[i].host, &attr);

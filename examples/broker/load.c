@@ -410,7 +410,7 @@ static void make_body(struct load *l)
 	size_t left = l->size - SEQ;
 
 	while (left) {
-		struct sgp_chunk *chunk = sgp_pool_get(l->memory.pool, memory_chunk_for(left), 0);
+		struct sgp_chunk *chunk = memory_chunk_for(&l->memory, left);
 		const size_t take =
 			chunk && left > sgp_chunk_size(chunk) ? sgp_chunk_size(chunk) : left;
 
@@ -461,7 +461,7 @@ static void report(const struct load *l)
 static void run(struct load *l)
 {
 	l->loop = loop_create();
-	if (!l->loop || memory_open(&l->memory, l->mib, NULL))
+	if (!l->loop || memory_open(&l->memory, l->mib, l->attr.receive))
 		die("no memory: %s", sgp_errmsg());
 	l->links =
 		(struct link_host){.loop = l->loop,

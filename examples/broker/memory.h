@@ -7,8 +7,10 @@
  *      512 bytes      heads of packets that go over RDMA; receives of control
  *      4 KiB          what sockets are read into, and small messages with it; tails of large ones
  *      64 KiB         payloads of sockets, receives of RDMA
+ *      what a receive of more than these takes besides: receives of RDMA, long payloads
  *
- * Each class has a reserve, which only receives and control (SGP_GET_RESERVED) may use.
+ * Each class has a reserve, which only receives and control (SGP_GET_RESERVED) may use. The last one
+ * is there only where receives are longer than twice the one before.
  */
 #ifndef BROKER_MEMORY_H
 #define BROKER_MEMORY_H
@@ -24,18 +26,22 @@ enum {
 
 struct memory {
 	struct sgp_pool *pool; /* it does not grow: no memory is registered while messages move */
+	size_t huge;           /* bytes of a chunk of the last class; SIZE_MAX: there is none */
 };
 
-/* pd: of the first device, or NULL. Returns 0; -1 with errno and sgp_errmsg(). */
-int memory_open(struct memory *memory, size_t mib, struct ibv_pd *pd);
+/* receive: bytes of a receive of RDMA. Returns 0; -1 with errno and sgp_errmsg(). */
+int memory_open(struct memory *memory, size_t mib, size_t receive);
 
 /* Returns 0; -1 with errno, and nothing is torn down. */
 int memory_close(struct memory *memory);
 
-/* The size of the chunk to take next for bytes more of a payload. */
-static inline size_t memory_chunk_for(size_t bytes)
-{
-	return bytes > MEMORY_SMALL ? MEMORY_LARGE : MEMORY_SMALL;
-}
+/*
+ * How many receives may be posted for all connections together, of all that memory has: an eighth of
+ * what there is for the longest part of each; where these are few, a quarter.
+ */
+uint32_t memory_receives(const struct memory *memory);
+
+/* A chunk for what comes next of a payload, of which so many bytes are missing. NULL: there is none. */
+struct sgp_chunk *memory_chunk_for(const struct memory *memory, size_t bytes);
 
 #endif

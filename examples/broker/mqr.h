@@ -13,7 +13,7 @@
  *
  *   version  1
  *   hello    sgpool/flow.h, flags 0: how many messages may be on the way to this end (depth), and
- *            how long each may be (bytes, 1024 at least). rnr_retry_count may be 0
+ *            how long each may be (bytes, 1024 at least)
  *
  * A listener that refuses says so by the same 24 bytes with one of MQR_REFUSED_* for the 0, and no
  * hello behind (zeros).
@@ -37,6 +37,11 @@
  * packet takes a small chunk. What came stays in these chunks, a list; what goes is a list of the
  * sender's: nothing is copied but the bytes before the payload.
  *
+ * Receives stand posted for each connection, or once for all of a device's (mqr_attr.shared): memory
+ * does not grow with the connections then, but all of them together are granted more than there are
+ * receives. A message that finds none waits at its sender (rnr_retry_count is 7 then), which is rare,
+ * as most of what is granted is not used. iWARP has no such waiting, and nothing is shared there.
+ *
  * Threads: a loop and its connections have one owner.
  */
 #ifndef BROKER_MQR_H
@@ -53,7 +58,7 @@ enum {
 	MQR_RECEIVE_MIN = 1024,         /* bytes of a receive */
 	MQR_RECEIVE = 65536,            /* the same, unless told otherwise */
 	MQR_DEPTH = 16,                 /* messages on the way to an end, unless told otherwise */
-	MQR_PARTS = 32,                 /* chunks of a receive at most */
+	MQR_PARTS = 24,                 /* chunks of a receive at most */
 	MQR_SENDS = 64,                 /* messages in a send queue */
 	MQR_DEVICES = 16,               /* of a loop */
 };
@@ -86,6 +91,7 @@ struct mqr_ops {
 struct mqr_attr {
 	uint32_t receive;    /* bytes of each receive */
 	uint32_t depth;      /* messages that may be on the way to this end */
+	uint32_t shared;     /* receives for all connections of a device; 0: each has its own */
 	uint64_t max_packet; /* bytes of the longest packet that is taken; 0: MQTT's limit */
 };
 
@@ -95,6 +101,11 @@ struct mqr_device {
 	struct ibv_pd *pd;
 	struct sgp_cq *cq;
 	struct sgp_wc *wc;
+	struct sgp_srq *srq;                  /* NULL: each connection has receives of its own */
+	uint32_t bytes;                       /* of a receive */
+	struct sgp_recv_part part[MQR_PARTS]; /* what it's made of */
+	int parts;
+	int max_sge; /* SGEs of what is sent */
 	bool iwarp;
 };
 
@@ -141,6 +152,9 @@ struct mqr_conn {
  */
 int mqr_loop_end(struct mqr_loop *loop);
 
+/* Receives that stand posted for all connections of the loop's devices. */
+uint64_t mqr_loop_shared(const struct mqr_loop *loop);
+
 /* Milliseconds after which it should be run again, whatever completes; -1: for ever. */
 int mqr_loop_wait(const struct mqr_loop *loop);
 
@@ -177,6 +191,9 @@ void mqr_conn_param(const struct mqr_conn *c, uint8_t bytes[MQR_HELLO],
 
 /* Is this a peer that can be talked to? Returns 0; -1 with errno EPROTO. */
 int mqr_hello_check(const void *data, size_t n);
+
+/* After rdma_accept(3): how soon a message that found no receive is tried again. */
+void mqr_conn_accepted(struct mqr_conn *c);
 
 /* Take the peer's hello. Returns 0; -1 with errno EPROTO. */
 int mqr_conn_greet(struct mqr_conn *c, const void *data, size_t n);

@@ -13,17 +13,111 @@
 #define VERSION 1
 
 enum {
-	CQE = 256,    /* of a queue at first; it grows with its connections */
-	INLINE = 128, /* bytes of a message that goes without a chunk */
+	CQE = 256,     /* of a queue at first; it grows with its connections */
+	INLINE = 128,  /* bytes of a message that goes without a chunk */
+	RNR_TIMER = 8, /* 0.16 ms */
 	PACKET_MAX = 5 + 268435455,
 };
 
 /* ---- devices ---- */
 
+/*
+ * A receive's parts: a chunk of each of the pool's classes from the smallest up, and then of the
+ * largest as many as it takes, at most max_parts in all.
+ */
+static void make_parts(struct mqr_device *d, const struct mqr_loop *loop, int max_parts)
+{
+	struct sgp_pool_stats stats;
+	struct sgp_class_stats cls = {0};
+	const uint32_t wanted = loop->attr.receive;
+
+	sgp_pool_stats(loop->pool, &stats);
+	d->parts = 0;
+	d->bytes = 0;
+	while (d->bytes < wanted && d->parts < max_parts) {
+		struct sgp_recv_part *part = &d->part[d->parts];
+
+		if ((uint32_t)d->parts < stats.nclasses)
+			sgp_pool_class_stats(loop->pool, (uint32_t)d->parts, &cls);
+		*part = (struct sgp_recv_part){.pool = loop->pool};
+		part->size = wanted - d->bytes < cls.size ? wanted - d->bytes : cls.size;
+		d->bytes += (uint32_t)part->size;
+		d->parts++;
+	}
+}
+
+static int lesser(int a, int b)
+{
+	return a < b ? a : b;
+}
+
+/* One stock of receives for all connections, where the device can do that. Returns 0; -1. */
+static int make_shared(struct mqr_device *d, const struct mqr_loop *loop,
+		       const struct ibv_device_attr *dev)
+{
+	struct sgp_srq_attr attr = {.pd = d->pd, .recv = d->part, .depth = loop->attr.shared};
+
+	if (!attr.depth || d->iwarp || dev->max_srq <= 0 || dev->max_srq_wr <= SGP_FLOW_RESERVE)
+		return 0;
+	if (attr.depth > (uint32_t)dev->max_srq_wr)
+		attr.depth = (uint32_t)dev->max_srq_wr;
+	make_parts(d, loop, lesser(dev->max_srq_sge, MQR_PARTS));
+	attr.num_recv = d->parts;
+	d->srq = sgp_srq_create(&attr);
+	return d->srq ? 0 : -1;
+}
+
+static int make_queues(struct mqr_device *d, const struct mqr_loop *loop)
+{
+	const struct sgp_cq_attr attr = {.cqe = CQE, .max_sge = MQR_SGES, .max_chunk = MQR_SGES};
+	struct ibv_device_attr dev;
+	const int err = ibv_query_device(d->verbs, &dev);
+
+	if (err) {
+		errno = err;
+		return -1;
+	}
+	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+	d->max_sge = lesser(dev.max_sge, MQR_SGES);
+	make_parts(d, loop, lesser(dev.max_sge, MQR_PARTS));
+	d->cq = sgp_cq_create(d->verbs, &attr);
+	if (!d->cq)
+		return -1;
+	d->wc = sgp_wc_alloc(d->cq, MQR_BATCH);
+	return d->wc ? make_shared(d, loop, &dev) : -1;
+}
+
+/* Returns 0; -1 when something is in use. */
+static int end_queues(struct mqr_device *d)
+{
+	const int err = errno;
+	int ret = 0;
+
+	/* The last completions' chunks are still in the array: it goes first. */
+	sgp_wc_free(d->wc);
+	if (d->srq && sgp_srq_destroy(d->srq))
+		ret = -1;
+	if (d->cq && sgp_cq_destroy(d->cq))
+		ret = -1;
+	errno = err;
+	return ret;
+}
+
+static void set_defaults(struct mqr_attr *a)
+{
+	if (!a->receive)
+		a->receive = MQR_RECEIVE;
+	if (!a->depth)
+		a->depth = MQR_DEPTH;
+	if (!a->max_packet)
+		a->max_packet = PACKET_MAX;
+	if (a->shared && a->shared <= SGP_FLOW_RESERVE)
+		a->shared = SGP_FLOW_RESERVE + 1;
+}
+
 struct mqr_device *mqr_loop_device(struct mqr_loop *loop, struct ibv_context *verbs,
 				   struct ibv_pd *pd)
 {
-	const struct sgp_cq_attr attr = {.cqe = CQE, .max_sge = MQR_SGES, .max_chunk = MQR_SGES};
 	struct mqr_device *d = &loop->device[loop->devices];
 
 	for (int i = 0; i < loop->devices; i++)
@@ -33,14 +127,10 @@ struct mqr_device *mqr_loop_device(struct mqr_loop *loop, struct ibv_context *ve
 		errno = ENOSPC;
 		return NULL;
 	}
+	set_defaults(&loop->attr);
 	*d = (struct mqr_device){.verbs = verbs, .pd = pd};
-	d->iwarp = verbs->device->transport_type == IBV_TRANSPORT_IWARP;
-	d->cq = sgp_cq_create(verbs, &attr);
-	if (!d->cq)
-		return NULL;
-	d->wc = sgp_wc_alloc(d->cq, MQR_BATCH);
-	if (!d->wc) {
-		sgp_cq_destroy(d->cq);
+	if (make_queues(d, loop)) {
+		end_queues(d);
 		return NULL;
 	}
 	loop->devices++;
@@ -60,16 +150,23 @@ int mqr_loop_end(struct mqr_loop *loop)
 	int ret = 0;
 
 	for (int i = 0; i < loop->devices; i++) {
-		struct mqr_device *d = &loop->device[i];
-
-		mqr_loop_run(loop, d, 0);
-		/* The last completions' chunks are still in the array: it goes first. */
-		sgp_wc_free(d->wc);
-		if (sgp_cq_destroy(d->cq))
+		mqr_loop_run(loop, &loop->device[i], 0);
+		if (end_queues(&loop->device[i]))
 			ret = -1;
 	}
 	loop->devices = 0;
 	return ret;
+}
+
+uint64_t mqr_loop_shared(const struct mqr_loop *loop)
+{
+	struct sgp_srq_stats stats;
+	uint64_t sum = 0;
+
+	for (int i = 0; i < loop->devices; i++)
+		if (loop->device[i].srq && !sgp_srq_stats(loop->device[i].srq, &stats))
+			sum += stats.posted;
+	return sum;
 }
 
 int mqr_loop_wait(const struct mqr_loop *loop)
@@ -77,91 +174,72 @@ int mqr_loop_wait(const struct mqr_loop *loop)
 	return loop->touched || loop->ending ? 5 : -1;
 }
 
-/* ---- receives ---- */
-
-/*
- * A receive's parts: a chunk of each of the pool's classes from the smallest up, and then of the
- * largest as many as it takes. Returns how many parts; *bytes is what they take in all, at most what
- * it was.
- */
-static int make_parts(struct sgp_pool *pool, int max_parts, uint32_t *bytes,
-		      struct sgp_recv_part part[MQR_PARTS])
-{
-	struct sgp_pool_stats stats;
-	struct sgp_class_stats cls = {0};
-	uint64_t sum = 0;
-	int n = 0;
-
-	sgp_pool_stats(pool, &stats);
-	while (sum < *bytes && n < max_parts) {
-		if ((uint32_t)n < stats.nclasses)
-			sgp_pool_class_stats(pool, (uint32_t)n, &cls);
-		part[n].pool = pool;
-		part[n].size = *bytes - sum < cls.size ? *bytes - sum : cls.size;
-		sum += part[n++].size;
-	}
-	*bytes = (uint32_t)sum;
-	return n;
-}
-
 /* ---- connections ---- */
 
-static int open_ep(struct mqr_conn *c, const struct mqr_attr *a, uint32_t *bytes)
+static int open_ep(struct mqr_conn *c, uint32_t depth)
 {
-	struct sgp_recv_part part[MQR_PARTS] = {0};
-	struct ibv_device_attr dev;
-	struct sgp_ep_attr attr = {.cq = c->device->cq, .pd = c->device->pd};
-	int sges, err = ibv_query_device(c->device->verbs, &dev);
+	struct mqr_device *d = c->device;
+	struct sgp_ep_attr attr = {.cq = d->cq, .pd = d->pd, .recv_context = c, .srq = d->srq};
 
-	if (err) {
-		errno = err;
-		return -1;
+	if (!d->srq) {
+		attr.recv = d->part;
+		attr.num_recv = d->parts;
 	}
-	sges = dev.max_sge < MQR_SGES ? dev.max_sge : MQR_SGES;
-	attr.num_recv = make_parts(c->loop->pool, dev.max_sge < MQR_PARTS ? dev.max_sge : MQR_PARTS,
-				   bytes, part);
-	/* What a flow would refuse: once there are queues they share, it's too late. */
-	if (*bytes < MQR_RECEIVE_MIN || a->depth > SGP_FLOW_DEPTH_MAX) {
-		errno = EINVAL;
-		return -1;
-	}
-	attr.recv = part;
-	attr.recv_context = c;
 	/* What the peer may be granted, updates, and what the queue has not heard of yet. */
 	attr.cap = (struct ibv_qp_cap){.max_send_wr = MQR_SENDS,
-				       .max_recv_wr = a->depth + SGP_FLOW_RESERVE,
-				       .max_send_sge = (uint32_t)sges,
-				       .max_recv_sge = (uint32_t)attr.num_recv,
+				       .max_recv_wr = depth + SGP_FLOW_RESERVE,
+				       .max_send_sge = (uint32_t)d->max_sge,
+				       .max_recv_sge = (uint32_t)d->parts,
 				       .max_inline_data = INLINE};
 	attr.max_chunk = MQR_SGES;
 	c->ep = sgp_ep_create(c->id, &attr);
-	c->max_sge = sges;
+	c->max_sge = d->max_sge;
 	return c->ep ? 0 : -1;
+}
+
+/*
+ * What a flow would refuse: once there are queues they share, it's too late. Of shared receives it is
+ * granted no more than there are; what is lost (srq.h) makes them fewer.
+ */
+static int check_depth(const struct mqr_conn *c, uint32_t *depth)
+{
+	const struct mqr_device *d = c->device;
+	struct sgp_srq_stats stats;
+	uint32_t all;
+
+	if (d->bytes < MQR_RECEIVE_MIN || *depth > SGP_FLOW_DEPTH_MAX) {
+		errno = EINVAL;
+		return -1;
+	}
+	if (!d->srq)
+		return 0;
+	if (sgp_srq_stats(d->srq, &stats))
+		return -1;
+	all = stats.posted - stats.lost + stats.missing;
+	if (all <= SGP_FLOW_RESERVE) {
+		errno = ENOBUFS;
+		return -1;
+	}
+	if (*depth > all - SGP_FLOW_RESERVE)
+		*depth = all - SGP_FLOW_RESERVE;
+	return 0;
 }
 
 int mqr_conn_open(struct mqr_conn *c, struct mqr_loop *loop, struct mqr_device *device,
 		  struct rdma_cm_id *id)
 {
-	struct mqr_attr *a = &loop->attr;
-	struct sgp_flow_attr flow = {.pool = loop->pool};
+	struct sgp_flow_attr flow = {
+		.pool = loop->pool, .depth = loop->attr.depth, .bytes = device->bytes};
 	void *arg = c->arg;
 	int ret;
 
-	if (!a->receive)
-		a->receive = MQR_RECEIVE;
-	if (!a->depth)
-		a->depth = MQR_DEPTH;
-	if (!a->max_packet)
-		a->max_packet = PACKET_MAX;
 	*c = (struct mqr_conn){.loop = loop, .device = device, .id = id, .arg = arg};
-	flow.bytes = a->receive;
-	if (open_ep(c, a, &flow.bytes)) {
+	if (check_depth(c, &flow.depth) || open_ep(c, flow.depth)) {
 		c->id = NULL;
 		c->ep = NULL;
 		return -1;
 	}
 	flow.ep = c->ep;
-	flow.depth = a->depth;
 	ret = sgp_flow_init(&c->flow, &flow);
 	assert(!ret); /* all of it was checked, and the queue was made for it */
 	(void)ret;
@@ -186,11 +264,24 @@ void mqr_conn_param(const struct mqr_conn *c, uint8_t bytes[MQR_HELLO],
 {
 	put_hello(bytes, 0);
 	sgp_flow_hello(&c->flow, bytes + 8);
-	/* Credits make a receiver that is not ready impossible: a retry would only hide a fault. */
+	/*
+	 * What the peer does when there is no receive. Without shared ones credits make that impossible:
+	 * a retry would only hide a fault.
+	 */
 	*param = (struct rdma_conn_param){.private_data = bytes,
 					  .private_data_len = MQR_HELLO,
 					  .retry_count = 7,
-					  .rnr_retry_count = 0};
+					  .rnr_retry_count = c->device->srq ? 7 : 0};
+}
+
+void mqr_conn_accepted(struct mqr_conn *c)
+{
+	/* librdmacm leaves it at 0, which is 655 ms (InfiniBand specification, table 46). */
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .min_rnr_timer = RNR_TIMER};
+
+	/* Where it can't be changed, the wait is longer. */
+	if (c->device->srq)
+		(void)ibv_modify_qp(sgp_ep_qp(c->ep), &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
 }
 
 static int read_hello(struct sgp_flow *flow, const void *data, size_t n)

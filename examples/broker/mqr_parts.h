@@ -7,7 +7,8 @@
 
 enum {
 	MQR_BATCH = 32, /* completions a poll */
-	MQR_SGES = 24,  /* of a message that is sent, if the device takes so many; holds, too */
+	MQR_SGES =
+		MQR_PARTS, /* of a message that is sent, if the device takes so many; holds, too */
 };
 
 /* Have it looked after: by the run that is under way, or the next one. */

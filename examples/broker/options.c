@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/format.h"
+#include "mqr.h"
 #include "options.h"
 
 enum {
@@ -15,6 +16,7 @@ enum {
 	RDMA,
 	MEMORY,
 	MAX_MESSAGE,
+	RECEIVE_SIZE,
 	STATS,
 	THREADS,
 	CONNECTIONS,
@@ -37,6 +39,7 @@ static const struct option longopts[] = {
 	{"rdma", required_argument, NULL, RDMA},
 	{"memory", required_argument, NULL, MEMORY},
 	{"max-message", required_argument, NULL, MAX_MESSAGE},
+	{"receive-size", required_argument, NULL, RECEIVE_SIZE},
 	{"stats", required_argument, NULL, STATS},
 	{"threads", required_argument, NULL, THREADS},
 	{"connections", required_argument, NULL, CONNECTIONS},
@@ -61,6 +64,9 @@ static const char help[] =
 	"  --memory MIB          for all messages, queued and retained, and what describes them\n"
 	"                        (256)\n"
 	"  --max-message BYTES   the longest payload (16777216, or an eighth of the memory)\n"
+	"  --receive-size BYTES  of a message over RDMA, its head included: a longer packet comes "
+	"in\n"
+	"                        several (65536; at most a 128th of the memory)\n"
 	"  --threads N           event loops (as many as processors, at most 4)\n"
 	"  --connections N       clients at once (10000)\n"
 	"  --subscriptions N     filters a client (1024)\n"
@@ -151,6 +157,9 @@ static void read_one(struct options *o, int opt, const char *name)
 	case MAX_MESSAGE:
 		s->max_message = (uint32_t)number(name, optarg, 1, MQTT_REMAINING_MAX);
 		break;
+	case RECEIVE_SIZE:
+		s->receive = (uint32_t)number(name, optarg, MQR_RECEIVE_MIN, 1 << 23);
+		break;
 	case THREADS:
 		s->threads = (unsigned int)number(name, optarg, 1, SHARDS_MAX);
 		break;
@@ -201,6 +210,8 @@ static void complete(struct options *o)
 	/* The pool's large chunks are half of all memory: two of the longest must fit. */
 	if (s->max_message > memory / 4)
 		wrong_use("--max-message %u is more than a quarter of --memory", s->max_message);
+	if (s->receive > memory / 128)
+		wrong_use("--receive-size %u is more than a 128th of --memory", s->receive);
 	if (!s->queue.bytes)
 		s->queue.bytes = memory / 8;
 	if (!o->tcp && !o->rdma) {
@@ -214,6 +225,7 @@ void options_read(struct options *options, int argc, char **argv)
 	int opt, index = 0;
 
 	*options = (struct options){.settings = {.memory_mib = 256,
+						 .receive = MQR_RECEIVE,
 						 .threads = processors(),
 						 .max_connections = 10000,
 						 .max_subscriptions = 1024,

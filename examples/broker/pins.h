@@ -13,7 +13,7 @@
 #include "budget.h"
 
 enum {
-	PINS_CLASSES = 3, /* of memory.h */
+	PINS_CLASSES = 4, /* of memory.h */
 };
 
 struct pin;

@@ -66,7 +66,7 @@ static struct pub *pub_of(struct client *c)
 static int fill_payload(struct pub *p, const uint8_t *bytes, size_t n)
 {
 	while (n) {
-		struct sgp_chunk *chunk = sgp_pool_get(p->c.pool.pool, memory_chunk_for(n), 0);
+		struct sgp_chunk *chunk = memory_chunk_for(&p->c.pool, n);
 		size_t take;
 
 		if (!chunk)

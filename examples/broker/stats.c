@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "link_rdma.h"
 #include "session.h"
 #include "stats.h"
 
@@ -28,7 +29,7 @@ struct http {
 	unsigned int at; /* the shard that it's at */
 	struct counters sum;
 	struct link_stats links;
-	uint64_t queued_bytes, queued_messages, blocked, paused;
+	uint64_t queued_bytes, queued_messages, blocked, paused, receives;
 	size_t n, sent; /* of text */
 	char text[ANSWER];
 };
@@ -136,6 +137,8 @@ static void put_links(struct http *h)
 	put_one(h, "payload_bytes_copied_total", "counter",
 		"Bytes of messages in so many pieces that they were copied into one.",
 		l->payload_copied);
+	put_one(h, "shared_receives", "gauge", "Receives that stand posted for all RDMA clients.",
+		h->receives);
 	put_one(h, "starved_total", "counter", "Times that there was no memory for what came.",
 		l->starved);
 }
@@ -245,6 +248,8 @@ static void collect(struct loop_message *message)
 	}
 	add_words(&h->sum, &shard->counters, sizeof h->sum);
 	add_words(&h->links, &shard->host.stats, sizeof h->links);
+	if (shard->rdma)
+		h->receives += link_rdma_shared(shard->rdma);
 	for (size_t i = 0; i < shard->nslots; i++) {
 		const struct session *s = shard->slots[i];
 

@@ -74,8 +74,8 @@ static int room_of_payload(struct tcp *tcp)
 		room += sgp_chunk_size(tcp->space[i]);
 	room -= tcp->space_fill;
 	while (room < tcp->missing && tcp->spaces < TCP_SPACES) {
-		const size_t size = memory_chunk_for(tcp->missing - room);
-		struct sgp_chunk *chunk = sgp_pool_get(tcp->link.host->memory->pool, size, 0);
+		struct sgp_chunk *chunk =
+			memory_chunk_for(tcp->link.host->memory, tcp->missing - room);
 
 		if (!chunk) {
 			if (tcp->spaces)

@@ -151,7 +151,7 @@ void ends_open(struct ends *e, const struct mqr_attr *attr, size_t mib)
 	e->last_back = &e->back;
 	e->loop = loop_create();
 	ck_assert_ptr_nonnull(e->loop);
-	ck_assert_int_eq(memory_open(&e->memory, mib, NULL), 0);
+	ck_assert_int_eq(memory_open(&e->memory, mib, attr->receive), 0);
 	e->host =
 		(struct link_host){.loop = e->loop,
 				   .memory = &e->memory,
@@ -186,7 +186,7 @@ static void fill(struct ends *e, struct sgp_sgl *list, uint32_t n)
 	uint32_t at = 0;
 
 	while (at < n) {
-		struct sgp_chunk *chunk = sgp_pool_get(e->memory.pool, memory_chunk_for(n - at), 0);
+		struct sgp_chunk *chunk = memory_chunk_for(&e->memory, n - at);
 		uint32_t take;
 		uint8_t *p;
 

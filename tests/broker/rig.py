@@ -95,8 +95,11 @@ class Broker:
         return self.numbers()["sgpool_broker_" + name]
 
     def live(self, size=None):
-        """Chunks of the pool that somebody holds: their bytes, or how many if size is 1."""
-        return sum(v * (size or int(m.group(1))) for k, v in self.numbers().items()
+        """Chunks of the pool that somebody holds, but for the receives that stand posted for all, each of
+        one chunk of each size: their bytes, or how many if size is 1."""
+        numbers = self.numbers()
+        return sum((v - numbers["sgpool_broker_shared_receives"]) * (size or int(m.group(1)))
+                   for k, v in numbers.items()
                    if (m := re.match(r'sgpool_live{pool="broker",size="(\d+)"}', k)))
 
     def sessions(self, n):
