@@ -102,6 +102,11 @@ class Broker:
                    for k, v in numbers.items()
                    if (m := re.match(r'sgpool_live{pool="broker",size="(\d+)"}', k)))
 
+    def held(self):
+        """Bytes of all chunks that are not free."""
+        return sum(v * int(m.group(1)) for k, v in self.numbers().items()
+                   if (m := re.match(r'sgpool_live{pool="broker",size="(\d+)"}', k)))
+
     def sessions(self, n):
         return wait(f"{n} sessions", lambda: self.number("sessions") == n)
 

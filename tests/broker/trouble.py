@@ -11,8 +11,8 @@ import signal
 import sys
 import time
 
-from rig import (KINDS, Broker, Client, Raw, check, client, connect_packet, finish, length, packet, path,
-                 pub, say, string, sub, wait)
+from rig import (KINDS, THREADS, Broker, Client, Raw, check, client, connect_packet, finish, length, packet, path,
+                 pub, read, say, string, sub, wait)
 
 MIB = 1 << 20
 
@@ -168,6 +168,37 @@ def once(broker):
     broker.idle("once")
 
 
+def crowd():
+    """Receives of 1 MiB are there once, however many clients there are; a message of that is one of them,
+    and one send to each."""
+    n, size = 24, MIB + 4096
+    broker = Broker("--memory", "256", "--receive-size", str(size))
+    first = sub(broker, "rdma", "-t", "big", "-q", 1, "--receive-size", size, "--receive-depth", 1)
+    broker.subscribed(1)
+    works(broker, "receives of 1 MiB")  # both threads may have theirs now
+    others = [sub(broker, "rdma", "-t", "big", "-q", 1, "-C", 1, "--receive-size", size,
+                  "--receive-depth", 1) for _ in range(n)]
+    broker.subscribed(n + 1)
+    held, posted = broker.held(), broker.number("shared_receives")
+    check("receives are posted", THREADS <= posted <= 32, f"{posted}")
+    check("they are there once", held < (posted + 2) * (size + 65536), f"{held / MIB:.1f} MiB held")
+    with open(path("message"), "wb") as f:
+        f.write(os.urandom(MIB))
+    before = broker.numbers()
+    pub(broker, "rdma", "-t", "big", "-q", 1, "-f", path("message"))
+    for s in others:
+        s.ends()
+        check("it is what was sent", s.output() == read("message") + b"\n")
+    wait("all have acknowledged", lambda: broker.number("acknowledged_total") ==
+         before["sgpool_broker_acknowledged_total"] + n + 1)
+    writes = broker.number("writes_total") - before["sgpool_broker_writes_total"]
+    # A send a subscriber, and to the publisher CONNACK and PUBACK.
+    check("a send for each", writes == n + 3, f"{writes}")
+    first.kill()
+    broker.idle("crowd")
+    broker.end()
+
+
 def stalled():
     """Of 64 subscribers at QoS 1, 8 stop reading: the 56 lose nothing, and memory stays within."""
     memory = 256
@@ -304,13 +335,13 @@ def kill_broker(broker, rng):
             s.kill()
 
 
-TESTS = {t.__name__: t for t in (hostile, noise, floods, once, stalled, killed)}
+TESTS = {t.__name__: t for t in (hostile, noise, floods, once, crowd, stalled, killed)}
 
 
 def main():
     name, rest = sys.argv[1], sys.argv[2:]
     begin = time.monotonic()
-    if name in ("stalled", "killed"):
+    if name in ("crowd", "stalled", "killed"):
         TESTS[name](*map(int, rest))
     else:
         broker = Broker()
