@@ -4,7 +4,7 @@
 with the same load of broker-load, in interleaved rounds. Told are medians over the rounds, and the
 medians of the ratios to mosquitto in the same round.
 
-usage: broker.py [--rounds N] [--json] [--fan-out] [--stalled] BUILD
+usage: broker.py [--rounds N] [--json] [--fan-out | --instructions | --stalled] BUILD
 """
 import argparse
 import json
@@ -22,7 +22,10 @@ import time
 # subscribers, bytes, messages, window
 SIDE_BY_SIDE = [(1, 256, 20000, 64), (1, 65536, 3000, 16), (64, 256, 600, 64), (64, 65536, 150, 16)]
 # The window is two: what is queued is not what is asked for.
-FAN_OUT = [(n, size, messages, 2) for size, messages in ((4096, 3000), (1 << 20, 400)) for n in (1, 8, 64)]
+FAN_OUT = [(n, size, messages // n, 2) for size, messages in ((4096, 6400), (1 << 20, 640))
+           for n in (1, 8, 64)]
+# Bytes of a receive that takes a message of 1 MiB with its head.
+RECEIVE = (1 << 20) + 4096
 ADDR = os.environ.get("SGP_BROKER_ADDR", "127.0.0.1")
 
 
@@ -35,7 +38,7 @@ def free_port():
 class Broker:
     """One that runs; name: mosquitto, tcp or rdma."""
 
-    def __init__(self, name, build, env):
+    def __init__(self, name, build, env, *options, under=()):
         self.tcp, self.rdma = free_port(), free_port()
         if name == "mosquitto":
             self.config = tempfile.NamedTemporaryFile("w", suffix=".conf")
@@ -44,9 +47,9 @@ class Broker:
             self.config.flush()
             command = ["mosquitto", "-c", self.config.name]
         else:
-            command = [build / "examples/broker/sgpool-broker", "--threads", "1", "--memory", "512",
+            command = [*under, build / "examples/broker/sgpool-broker", "--threads", "1", "--memory", "512",
                        "--tcp", f"127.0.0.1:{self.tcp}", "--rdma", f"{ADDR}:{self.rdma}",
-                       *os.environ.get("SGP_BROKER_OPTIONS", "").split()]
+                       *options, *os.environ.get("SGP_BROKER_OPTIONS", "").split()]
         self.process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
         for _ in range(1000):
@@ -62,9 +65,9 @@ class Broker:
         self.process.wait()
 
 
-def run(name, case, build, env, *options):
+def run(name, case, build, env, *options, broker_options=(), under=()):
     subscribers, size, messages, window = case
-    broker = Broker(name, build, env)
+    broker = Broker(name, build, env, *broker_options, under=under)
     command = [build / "examples/broker/broker-load", "--json", "--pid", broker.process.pid,
                "--subscribers", subscribers, "--size", size, "--messages", messages, "--window", window,
                "--warm-up", max(10, messages // 10), "--memory", 1024, *options]
@@ -114,12 +117,13 @@ def side_by_side(args, build, env):
 
 
 def fan_out(args, build, env):
-    options = ["--receive-size", 17 * 65536, "--receive-depth", 2]
+    options = ["--receive-size", RECEIVE, "--receive-depth", 2]
     print(f"{machine()}; {args.rounds} rounds\n\n"
           "| subscribers | bytes | delivered/s | us CPU a delivery | of these in user mode |\n"
           "|---|---|---|---|---|", file=args.out)
     for case in FAN_OUT:
-        rows = [run("rdma", case, build, env, *options) for _ in range(args.rounds)]
+        rows = [run("rdma", case, build, env, *options, broker_options=["--receive-size", str(RECEIVE)])
+                for _ in range(args.rounds)]
         result = {"subscribers": case[0], "bytes": case[1], "broker": "rdma"}
         for key in ("delivered_per_s", "cpu_us_per_delivery", "user_us_per_delivery"):
             result[key] = median(rows, key)
@@ -127,6 +131,57 @@ def fan_out(args, build, env):
             print(json.dumps(result))
         print("| {subscribers} | {bytes} | {delivered_per_s:.0f} | {cpu_us_per_delivery:.1f} | "
               "{user_us_per_delivery:.1f} |".format(**result), file=args.out, flush=True)
+
+
+def not_the_device(path):
+    """Instructions in a file of callgrind's, but for those in softverbs and in what it calls."""
+    names, total, device = {}, 0, 0
+    inside = target_inside = call = False
+
+    def is_device(text):
+        number, _, name = text.partition(" ")
+        if name:
+            names[number] = "softverbs" in name
+        return names[number]
+
+    for line in pathlib.Path(path).read_text(errors="replace").splitlines():
+        if line.startswith("ob="):
+            inside = target_inside = is_device(line[3:])
+        elif line.startswith("cob="):
+            target_inside = is_device(line[4:])
+        elif line.startswith("calls="):
+            call = True
+        elif re.match(r"[+*0-9-]", line):
+            cost = int((line.split() + ["0"])[1])
+            if call:
+                device += cost if inside and not target_inside else 0
+                call, target_inside = False, inside
+            else:
+                total += cost
+                device += cost if inside else 0
+    return total - device
+
+
+def instructions(args, build, env):
+    """By callgrind, the difference of two runs: what begins and ends is not counted."""
+    options = ["--receive-size", RECEIVE, "--receive-depth", 2, "--seconds", 600]
+    print("| subscribers | bytes | instructions a delivery | of a message, for all |\n|---|---|---|---|",
+          file=args.out)
+    for subscribers, size, _, window in FAN_OUT:
+        counts = []
+        for messages in (20, 60):
+            with tempfile.TemporaryDirectory() as folder:
+                run("rdma", (subscribers, size, messages, window), build, env, *options,
+                    broker_options=["--receive-size", str(RECEIVE)],
+                    under=["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out"])
+                counts.append(not_the_device(f"{folder}/out"))
+        message = (counts[1] - counts[0]) / 40
+        result = {"subscribers": subscribers, "bytes": size, "instructions_per_message": message,
+                  "instructions_per_delivery": message / subscribers}
+        if args.json:
+            print(json.dumps(result))
+        print("| {subscribers} | {bytes} | {instructions_per_delivery:.0f} | "
+              "{instructions_per_message:.0f} |".format(**result), file=args.out, flush=True)
 
 
 def stalled(args, build, env):
@@ -149,6 +204,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fan-out", action="store_true", help="RDMA alone: 1, 8 and 64 subscribers")
+    parser.add_argument("--instructions", action="store_true", help="the same, counted by callgrind")
     parser.add_argument("--stalled", action="store_true", help="56 subscribers beside 8 that stop reading")
     parser.add_argument("--real", action="store_true", help="on the machine's own RDMA devices")
     parser.add_argument("build", type=pathlib.Path, help="the build's folder")
@@ -158,7 +214,8 @@ def main():
     if not args.real:
         env["LD_PRELOAD"] = str(build / "src/softverbs/libsgpool-softverbs.so")
         env["SGP_SOFTVERBS_WORLD"] = f"bench.{os.getpid()}"
-    what = fan_out if args.fan_out else stalled if args.stalled else side_by_side
+    what = (fan_out if args.fan_out else instructions if args.instructions else stalled if args.stalled
+            else side_by_side)
     what(args, build, env)
 
 
