@@ -4,7 +4,8 @@
  * a raw loop that fills SGEs from ready descriptors, posts, and polls 16 at a time.
  *
  *      call     three library calls a message: take n chunks as a list, post, poll (16 at a time)
- *      inline   the chunks one by one through the inline forms of get and put
+ *      inline   the same, the list taken inline
+ *      append   the chunks one by one: the inline get, and an append each
  *      locked   as call, on a completion queue for several threads
  *
  * Chunks are taken from the pool and returned each time.
@@ -165,13 +166,32 @@ static void reap_ours(struct state *s, int n)
 	}
 }
 
-static void run_call(void *state, size_t n)
+/* Each way of taking n chunks as a list. */
+static inline int take_by_call(struct state *s, struct sgp_sgl *sgl)
 {
-	struct state *s = state;
+	return (sgp_sgl_get)(sgl, s->pool, message, s->sges, 0);
+}
+
+static inline int take_inline(struct state *s, struct sgp_sgl *sgl)
+{
+	return sgp_sgl_get(sgl, s->pool, message, s->sges, 0);
+}
+
+static inline int take_one_by_one(struct state *s, struct sgp_sgl *sgl)
+{
+	for (int k = 0; k < s->sges; k++)
+		if (sgp_sgl_append(sgl, sgp_pool_get(s->pool, message, 0), 0, message))
+			return -1;
+	return 0;
+}
+
+static inline __attribute__((always_inline)) void
+run_ours(struct state *s, size_t n, int (*take)(struct state *, struct sgp_sgl *))
+{
 	SGP_SGL(sgl, MAX_SGE);
 
 	for (size_t i = 1; i <= n; i++) {
-		must(sgp_sgl_get(&sgl, s->pool, message, s->sges, 0));
+		must(take(s, &sgl));
 		if (s->recv)
 			must(sgp_post_recvv(s->ep, NULL, &sgl));
 		else
@@ -187,27 +207,19 @@ static void run_call(void *state, size_t n)
 	}
 }
 
+static void run_call(void *state, size_t n)
+{
+	run_ours(state, n, take_by_call);
+}
+
 static void run_inline(void *state, size_t n)
 {
-	struct state *s = state;
-	SGP_SGL(sgl, MAX_SGE);
+	run_ours(state, n, take_inline);
+}
 
-	for (size_t i = 1; i <= n; i++) {
-		for (int k = 0; k < s->sges; k++)
-			must(sgp_sgl_append(&sgl, sgp_pool_get(s->pool, message, 0), 0, message));
-		if (s->recv)
-			must(sgp_post_recvv(s->ep, NULL, &sgl));
-		else
-			must(sgp_post_sendv(s->ep, NULL, &sgl,
-					    IBV_SEND_SIGNALED |
-						    (s->batch && i % POLL ? SGP_BATCH : 0)));
-		if (i % POLL == 0)
-			reap_ours(s, POLL);
-	}
-	if (n % POLL) {
-		must(sgp_ep_submit(s->ep));
-		reap_ours(s, (int)(n % POLL));
-	}
+static void run_append(void *state, size_t n)
+{
+	run_ours(state, n, take_one_by_one);
 }
 
 static void teardown_ours(void *state)
@@ -345,6 +357,7 @@ int main(int argc, char **argv)
 	static const struct bench_contender contenders[] = {
 		{"call", true, setup_single, run_call, teardown_ours},
 		{"inline", true, setup_single, run_inline, teardown_ours},
+		{"append", true, setup_single, run_append, teardown_ours},
 		{"locked", true, setup_locked, run_call, teardown_ours},
 		{"raw", false, setup_raw, run_raw, teardown_raw},
 		{NULL}};

@@ -68,6 +68,7 @@ SGP_BEGIN_DECLS
 
 struct sgp_pool; /* begins with uint16_t slot[64]: the smallest class for each power of two */
 struct sgp_owner;
+struct sgp_sgl;
 
 /*
  * A chunk's descriptor. refs counts the references beyond the first, so that a free chunk and one
@@ -96,6 +97,12 @@ struct sgp_chunk {
 		};
 		uint64_t state;
 	};
+};
+
+/* What a list asks of each chunk's memory: a struct sgp_owner begins with this. See struct sgp_sgl. */
+struct sgp_rights {
+	uint64_t pds, home;
+	uint32_t access;
 };
 
 struct sgp_mag {
@@ -196,6 +203,24 @@ static inline int sgp_mag_take(struct sgp_mag *mag, struct sgp_chunk **chunk)
 }
 
 /*
+ * n chunks at once: where they stand, for as long as the thread puts none. NULL when there are not so
+ * many, or it is closed.
+ */
+static inline struct sgp_chunk **sgp_mag_take_some(struct sgp_mag *mag, size_t n)
+{
+	struct sgp_chunk **top = sgp_mag_enter(mag);
+
+	/* Signed: the floor of a closed magazine is above everything. */
+	if (!SGP_LIKELY((intptr_t)top - (intptr_t)SGP_PEEK(mag->floor) >=
+			(intptr_t)(n * sizeof *top))) {
+		sgp_mag_leave(mag, top);
+		return NULL;
+	}
+	sgp_mag_leave(mag, top - n);
+	return top - n;
+}
+
+/*
  * A chunk out of the calling thread's own magazine. Returns 1; 0 when that has none, and when anything
  * else is out of the ordinary.
  *
@@ -245,6 +270,12 @@ static inline int sgp_mag_put(struct sgp_thread *self, struct sgp_chunk *chunk)
 	sgp_mag_leave(mag, top + 1);
 	return 1;
 }
+
+/*
+ * For the inline form of sgp_sgl_get(): the list's sge[] and the rest are made for size bytes of each of
+ * chunk[0 .. n - 1], of one pool. These are there, and room for n SGEs.
+ */
+SGP_API void sgp_sgl_fill(struct sgp_sgl *sgl, size_t size, int n);
 
 SGP_END_DECLS
 

@@ -191,6 +191,86 @@ SGP_API int sgp_sgl_linearise(struct sgp_sgl *sgl, struct sgp_pool *pool);
  */
 SGP_API int sgp_sgl_iovec(const struct sgp_sgl *sgl, struct iovec *iov, int max);
 
+/* The SGE of a chunk's first size bytes: most of it stands in the descriptor as it is. */
+static inline void sgp_sge_whole(struct ibv_sge *sge, const struct sgp_chunk *chunk, uint32_t size)
+{
+	if (sizeof chunk->addr == sizeof sge->addr) {
+		__builtin_memcpy(sge, chunk, sizeof *sge);
+	} else {
+		sge->addr = (uintptr_t)chunk->addr;
+		sge->lkey = chunk->lkey;
+	}
+	sge->length = size;
+}
+
+/*
+ * sgp_sgl_get() as far as the magazine of the thread's last get can serve it, into an empty list. Returns 1;
+ * 0 when anything is out of the ordinary, and nothing has changed.
+ */
+static inline int sgp_sgl_take(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n,
+			       int flags)
+{
+	struct sgp_mag *mag = sgp_thread.last_get;
+	const size_t count = (unsigned int)n;
+	const struct sgp_rights *rights;
+	struct sgp_chunk **from, **chunks;
+	uintptr_t end = 0; /* of the last SGE's memory */
+	struct ibv_sge *sge;
+	size_t i;
+
+	if (!SGP_LIKELY(sgl != NULL) || !SGP_LIKELY(!(sgl->num_chunk | sgl->num_sge)) ||
+	    !SGP_LIKELY(count - 1 < (unsigned int)sgl->max_chunk) ||
+	    !SGP_LIKELY(n <= sgl->max_sge) || !SGP_LIKELY((flags & ~SGP_MAY_GROW) == 0) ||
+	    !sgp_mag_serves(mag, pool, size))
+		return 0;
+	from = sgp_mag_take_some(mag, count);
+	if (!SGP_LIKELY(from != NULL))
+		return 0;
+	rights = (const struct sgp_rights *)from[0]->owner;
+	chunks = sgl->chunk;
+	sge = sgl->sge;
+	i = 0;
+	do {
+		struct sgp_chunk *chunk = from[i];
+
+		/* One that begins where another ended is joined with it: not here. */
+		if (!SGP_LIKELY((uintptr_t)chunk->addr != end))
+			goto special;
+		end = (uintptr_t)chunk->addr + size;
+		SGP_SHOW(chunk->addr, chunk->size);
+		chunks[i] = chunk;
+		sgp_sge_whole(&sge[i], chunk, (uint32_t)size);
+		if (!SGP_LIKELY((const struct sgp_rights *)chunk->owner == rights))
+			goto special;
+	} while (++i != count);
+	sgl->num_sge = sgl->num_chunk = n;
+	sgl->length = (uint64_t)count * size;
+	sgl->pds &= __atomic_load_n(&rights->pds, __ATOMIC_RELAXED);
+	sgl->keys &= __atomic_load_n(&rights->home, __ATOMIC_RELAXED);
+	sgl->access &= __atomic_load_n(&rights->access, __ATOMIC_RELAXED);
+	return 1;
+special:
+	for (i = 0; i != count; i++) {
+		SGP_SHOW(from[i]->addr, from[i]->size);
+		chunks[i] = from[i];
+	}
+	sgp_sgl_fill(sgl, size, n);
+	return 1;
+}
+
+#ifndef SGP_NO_INLINE
+/* The same function, inline as sgp_pool_get() is. */
+static inline int sgp_sgl_get_inline(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n,
+				     int flags)
+{
+	if (SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
+	    SGP_LIKELY(sgp_sgl_take(sgl, pool, size, n, flags)))
+		return 0;
+	return sgp_sgl_get(sgl, pool, size, n, flags);
+}
+#define sgp_sgl_get(sgl, pool, size, n, flags) sgp_sgl_get_inline(sgl, pool, size, n, flags)
+#endif
+
 SGP_END_DECLS
 
 #endif

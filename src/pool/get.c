@@ -134,7 +134,7 @@ static __attribute__((noinline)) int get_slowly(struct sgp_pool *pool, size_t si
 		struct sgp_mag *mag = sgp_thread.mags[cls->slot];
 
 		sgp_thread.last_get = mag;
-		if (sgp_mag_take_bulk(mag, chunks, n, false))
+		if (sgp_mag_take_bulk(mag, chunks, n))
 			return 0;
 	}
 	while (!take(cls, n, flags, chunks, &made)) {
@@ -170,7 +170,7 @@ struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 int sgp_pool_get_bulk(struct sgp_pool *pool, size_t size, int flags, struct sgp_chunk *chunks[],
 		      size_t n)
 {
-	if (SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, chunks, n, false)))
+	if (SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, chunks, n)))
 		return 0;
 	return get_slowly(pool, size, flags, chunks, n);
 }

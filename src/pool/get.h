@@ -29,17 +29,13 @@ static inline bool sgp_last_drop(struct sgp_chunk *chunk)
 	return true;
 }
 
-/* So many chunks at most are few: a message's. */
-#define SGP_FEW 16
-
-/* Copy n pointers. Where they are few, a call costs more than the copy. */
+/* Copy n pointers. Where they are few, as a message's, a call costs more than the copy. */
 static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *const *from, size_t n,
 				   bool few)
 {
 	enum {
 		AT_ONCE = 4
 	};
-	size_t i = AT_ONCE;
 
 	if (!few) {
 		if (n > 0) /* of none there may be no array */
@@ -48,10 +44,12 @@ static inline void sgp_chunks_copy(struct sgp_chunk **to, struct sgp_chunk *cons
 	}
 	if (SGP_LIKELY(n >= AT_ONCE)) {
 		memcpy(to, from, AT_ONCE * sizeof *to);
-		for (; i + AT_ONCE <= n; i += AT_ONCE)
+		if (n == AT_ONCE)
+			return;
+		for (size_t i = AT_ONCE; i + AT_ONCE <= n; i += AT_ONCE)
 			memcpy(to + i, from + i, AT_ONCE * sizeof *to);
-		if (i != n) /* the last ones, some of them once more */
-			memcpy(to + n - AT_ONCE, from + n - AT_ONCE, AT_ONCE * sizeof *to);
+		/* The last ones, some of them once more. */
+		memcpy(to + n - AT_ONCE, from + n - AT_ONCE, AT_ONCE * sizeof *to);
 		return;
 	}
 	if (n & 2)
@@ -67,34 +65,26 @@ static inline bool sgp_fast_flags(int flags)
 }
 
 /* n chunks at once out of a magazine of the thread's own; false when it has fewer. */
-static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n,
-				     bool few)
+static inline bool sgp_mag_take_bulk(struct sgp_mag *mag, struct sgp_chunk *chunks[], size_t n)
 {
-	struct sgp_chunk **top = sgp_mag_enter(mag);
-	bool enough;
+	struct sgp_chunk **from = sgp_mag_take_some(mag, n);
 
-	/* Signed: the floor of a closed magazine is above everything. */
-	enough = (intptr_t)top - (intptr_t)__atomic_load_n(&mag->floor, SGP_MAG_ORDER) >=
-		 (intptr_t)(n * sizeof top[0]);
-	if (enough) {
-		top -= n;
-		sgp_chunks_copy(chunks, top, n, few);
-	}
-	sgp_mag_leave(mag, top);
-	if (SGP_ASAN && enough)
+	if (!SGP_LIKELY(from != NULL))
+		return false;
+	sgp_chunks_copy(chunks, from, n, false);
+	if (SGP_ASAN)
 		sgp_show_chunks(chunks, n);
-	return enough;
+	return true;
 }
 
 /* sgp_pool_get_bulk() as far as the magazine of the thread's last get can serve it; else false. */
 static inline bool sgp_get_bulk_shortly(struct sgp_pool *pool, size_t size, int flags,
-					struct sgp_chunk *chunks[], size_t n, bool few)
+					struct sgp_chunk *chunks[], size_t n)
 {
 	struct sgp_mag *mag = sgp_thread.last_get;
 
 	return SGP_LIKELY(sgp_fast_flags(flags)) && SGP_LIKELY(n <= SGP_CHUNKS_MOST) &&
-	       sgp_mag_serves(mag, pool, size) &&
-	       SGP_LIKELY(sgp_mag_take_bulk(mag, chunks, n, few));
+	       sgp_mag_serves(mag, pool, size) && SGP_LIKELY(sgp_mag_take_bulk(mag, chunks, n));
 }
 
 /* Is this a sole reference of the class with slot? Only looked at: see sgp_sole_acquire(). */

@@ -59,6 +59,14 @@ struct sgp_owner {
 	struct sgp_owner *next_known; /* known.c's */
 };
 
+/* As the inline forms see it, which know neither this structure nor C11's atomics. */
+_Static_assert(offsetof(struct sgp_owner, region.pds) == offsetof(struct sgp_rights, pds) &&
+		       offsetof(struct sgp_owner, region.home) ==
+			       offsetof(struct sgp_rights, home) &&
+		       offsetof(struct sgp_owner, region.access) ==
+			       offsetof(struct sgp_rights, access),
+	       "what a list asks of a chunk's memory");
+
 /*
  * Make *chunk the descriptor of size bytes at addr, inside owner's region, with one reference: the
  * caller's. size is below 2^31, as an SGE's.

@@ -4,6 +4,7 @@
  * locks or calls verbs. A hold is never joined with another; an SGE is, when it continues the one
  * before it inside one registration.
  */
+#define SGP_NO_INLINE
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -154,23 +155,6 @@ static int back_to(struct sgp_sgl *sgl, const struct mark *m, bool drop)
 	return -1;
 }
 
-/* The SGE of a chunk's first size bytes: most of it stands in the descriptor as it is. */
-static inline void whole_sge(struct ibv_sge *sge, const struct sgp_chunk *chunk, uint32_t size)
-{
-	const bool same = sizeof chunk->addr == sizeof sge->addr &&
-			  offsetof(struct sgp_chunk, addr) == offsetof(struct ibv_sge, addr) &&
-			  offsetof(struct sgp_chunk, size) == offsetof(struct ibv_sge, length) &&
-			  offsetof(struct sgp_chunk, lkey) == offsetof(struct ibv_sge, lkey);
-
-	if (same) {
-		memcpy(sge, chunk, sizeof *sge);
-	} else {
-		sge->addr = (uintptr_t)chunk->addr;
-		sge->lkey = chunk->lkey;
-	}
-	sge->length = size;
-}
-
 /* What the chunks' registration allows. */
 static inline void account_owner(struct sgp_sgl *sgl, const struct sgp_owner *owner)
 {
@@ -179,80 +163,32 @@ static inline void account_owner(struct sgp_sgl *sgl, const struct sgp_owner *ow
 	sgl->access &= atomic_load_explicit(&owner->region.access, memory_order_relaxed);
 }
 
-/*
- * sgl->chunk[i] .. [n - 1] join the list, the chunks before them being there, some joined with their
- * neighbours or of several registrations.
- */
-static __attribute__((noinline)) void fill_joined(struct sgp_sgl *sgl, uint32_t size, int i, int n)
+/* The list is empty but for its array of holds: chunks of one pool are on the same protection domains. */
+void sgp_sgl_fill(struct sgp_sgl *sgl, size_t size, int n)
 {
-	struct ibv_sge *sge = sgl->sge + i;
+	const struct sgp_owner *owner = NULL;
+	struct ibv_sge *sge = sgl->sge;
 
-	for (; i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		const struct sgp_chunk *chunk = sgl->chunk[i];
-		uint64_t addr = (uintptr_t)chunk->addr;
-		bool same_owner = chunk->owner == sgl->chunk[i - 1]->owner;
+		struct ibv_sge whole = {.addr = (uintptr_t)chunk->addr,
+					.length = (uint32_t)size,
+					.lkey = chunk->lkey};
 
-		if (!same_owner)
-			account_owner(sgl, chunk->owner);
-		if (same_owner && sge[-1].addr + sge[-1].length == addr &&
-		    (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH)
-			sge[-1].length += size;
-		else
-			whole_sge(sge++, chunk, size);
+		if (chunk->owner != owner) {
+			owner = chunk->owner;
+			account_owner(sgl, owner);
+			*sge++ = whole;
+		} else if (sge[-1].addr + sge[-1].length == whole.addr &&
+			   (uint64_t)sge[-1].length + size <= SGP_MAX_SGE_LENGTH) {
+			sge[-1].length += whole.length;
+		} else {
+			*sge++ = whole;
+		}
 	}
 	sgl->num_sge = (int)(sge - sgl->sge);
-}
-
-/* A list as it is filled: the next chunk, and the next SGE. */
-struct filling {
-	struct sgp_chunk *const *chunk;
-	struct ibv_sge *sge;
-	const struct sgp_owner *owner;
-	uintptr_t end; /* of the last SGE's memory */
-	uint32_t size;
-};
-
-/* The next SGE, if its chunk is owner's as the others and does not begin where the one before ended. */
-static inline __attribute__((always_inline)) bool fill_next(struct filling *f)
-{
-	const struct sgp_chunk *chunk = *f->chunk;
-	uintptr_t addr = (uintptr_t)chunk->addr;
-
-	if (!SGP_LIKELY(addr != f->end))
-		return false;
-	whole_sge(f->sge, chunk, f->size);
-	if (!SGP_LIKELY(chunk->owner == f->owner))
-		return false;
-	f->end = addr + f->size;
-	f->chunk++;
-	f->sge++;
-	return true;
-}
-
-/*
- * The chunks came straight into the list's own array, and the list is empty but for that. n is not 0, and
- * there is room for each to have an SGE of its own. (Chunks of one pool are on the same protection
- * domains.)
- */
-static inline __attribute__((always_inline)) void fill_whole(struct sgp_sgl *sgl, uint32_t size,
-							     int n)
-{
-	struct sgp_chunk *const *last = sgl->chunk + n;
-	struct filling f = {
-		.chunk = sgl->chunk, .sge = sgl->sge, .owner = sgl->chunk[0]->owner, .size = size};
-
-	account_owner(sgl, f.owner);
-	sgl->num_sge = sgl->num_chunk = n;
-	sgl->length = (uint64_t)(uint32_t)n * size;
-	while (last - f.chunk >= 4)
-		if (!fill_next(&f) || !fill_next(&f) || !fill_next(&f) || !fill_next(&f))
-			goto joined;
-	while (f.chunk != last)
-		if (!fill_next(&f))
-			goto joined;
-	return;
-joined:
-	fill_joined(sgl, size, (int)(f.chunk - sgl->chunk), n);
+	sgl->num_chunk = n;
+	sgl->length = (uint64_t)(unsigned int)n * size;
 }
 
 /* The chunks stand behind the list's holds, where their appends will put them. */
@@ -284,21 +220,15 @@ static __attribute__((noinline)) int get_slowly(struct sgp_sgl *sgl, struct sgp_
 		return -1;
 	if (sgl->num_chunk || sgl->num_sge || n > sgl->max_sge)
 		return append_whole(sgl, size, n);
-	if (n)
-		fill_whole(sgl, (uint32_t)size, n);
+	sgp_sgl_fill(sgl, size, n);
 	return 0;
 }
 
 int sgp_sgl_get(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n, int flags)
 {
-	if (SGP_LIKELY(sgl != NULL) && SGP_LIKELY((unsigned int)n - 1 < SGP_FEW) &&
-	    SGP_LIKELY(!(sgl->num_chunk | sgl->num_sge)) && SGP_LIKELY(n <= sgl->max_chunk) &&
-	    SGP_LIKELY(n <= sgl->max_sge) &&
-	    SGP_LIKELY(sgp_get_bulk_shortly(pool, size, flags, sgl->chunk, (size_t)n, true))) {
-		fill_whole(sgl, (uint32_t)size, n);
-		return 0;
-	}
-	return get_slowly(sgl, pool, size, n, flags);
+	return SGP_LIKELY(sgp_sgl_take(sgl, pool, size, n, flags))
+		       ? 0
+		       : get_slowly(sgl, pool, size, n, flags);
 }
 
 /* Appends of a range, chunk by chunk, each with a reference of the list's own; may stop half-way.

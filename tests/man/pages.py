@@ -25,7 +25,7 @@ headers, build, cc = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.a
 INTERNAL = {"inline.h", "export.h", "version.h"}  # not for direct use
 # What programs may use of these all the same, and what only the inline functions use.
 PUBLIC = {"SGP_SGL", "SGP_NO_INLINE", "SGP_VERSION", "SGP_VERSION_MAJOR", "SGP_VERSION_MINOR", "SGP_VERSION_PATCH"}
-HIDDEN = {"sgp_thread"}
+HIDDEN = {"sgp_thread", "sgp_sgl_fill"}
 # Pages of concepts all of whose displays are code.
 CODE = {"sgpool.7", "sgpool-heap.7"}
 ERRNO = re.compile(r"\b(?:%s)\b" % "|".join([*errno.errorcode.values(), "EOPNOTSUPP"]))

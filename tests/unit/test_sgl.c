@@ -361,6 +361,55 @@ START_TEST(chunks_as_a_list_are_all_or_none)
 }
 END_TEST
 
+/* The list is what appending the same chunks would have made. */
+static void check_as_appended(const struct sgp_sgl *taken, size_t size, int n)
+{
+	SGP_SGL(one_by_one, 16);
+
+	ck_assert_int_eq(taken->num_chunk, n);
+	for (int i = 0; i < n; i++) {
+		sgp_chunk_ref(taken->chunk[i]);
+		ck_assert_int_eq(sgp_sgl_append(&one_by_one, taken->chunk[i], 0, size), 0);
+	}
+	ck_assert_int_eq(taken->num_sge, one_by_one.num_sge);
+	ck_assert_mem_eq(taken->sge, one_by_one.sge, (size_t)taken->num_sge * sizeof *taken->sge);
+	ck_assert_mem_eq(&taken->length, &one_by_one.length,
+			 sizeof *taken - offsetof(struct sgp_sgl, length));
+	sgp_sgl_clear(&one_by_one);
+}
+
+/* Inline, by call, and inline in a program of another layout. */
+START_TEST(a_list_taken_is_as_one_appended)
+{
+	static const size_t sizes[] = {4096, 4095, 1};
+
+	/* Neighbours, and some that are not: in a row, in pairs, and apart. */
+	for (int i = 40; i < NCHUNKS - 2; i += 5) {
+		struct sgp_chunk *other = chunks[i];
+
+		chunks[i] = chunks[i + 2];
+		chunks[i + 2] = other;
+	}
+	sgp_chunk_put_bulk(chunks, NCHUNKS);
+	for (int n = 1; n <= 16; n++) {
+		for (int i = 0; i < 9; i++) {
+			SGP_SGL(sgl, 16);
+			size_t size = sizes[i / 3];
+			int ret;
+
+			sgp_thread.layout = i % 3 == 2 ? SGP_LAYOUT + 1 : SGP_LAYOUT;
+			ret = i % 3 == 1 ? (sgp_sgl_get)(&sgl, pool, size, n, 0)
+					 : sgp_sgl_get(&sgl, pool, size, n, 0);
+			ck_assert_int_eq(ret, 0);
+			check_as_appended(&sgl, size, n);
+			sgp_sgl_clear(&sgl);
+		}
+	}
+	sgp_thread.layout = SGP_LAYOUT;
+	ck_assert_int_eq(sgp_pool_get_bulk(pool, 4096, 0, chunks, NCHUNKS), 0);
+}
+END_TEST
+
 START_TEST(linearise_copies_into_one_chunk_or_changes_nothing)
 {
 	SGP_SGL(sgl, 4);
@@ -572,6 +621,7 @@ int main(void)
 	tcase_add_test(tc, a_range_spans_neighbouring_chunks);
 	tcase_add_test(tc, case_14_memory_of_two_registrations_is_two_sges);
 	tcase_add_test(tc, chunks_as_a_list_are_all_or_none);
+	tcase_add_test(tc, a_list_taken_is_as_one_appended);
 	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
 	tcase_add_test(tc, a_part_is_bound_by_what_it_has);
 	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 9);
