@@ -307,6 +307,9 @@ void sgp_cq_wake(struct sgp_cq *cq);
  */
 uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err);
 
+/* The same of one request alone, in ep->wr[0], whose slot has the sequence seq. */
+uint32_t sgp_ep_ring_one_locked(struct sgp_ep *ep, uint32_t seq, int *err);
+
 /* No post any more, and none on its way: ep.c. */
 void sgp_ep_stop_posts(struct sgp_ep *ep);
 

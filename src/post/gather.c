@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pool/errmsg.h"
+#include "pool/served.h"
 #include "post/checked.h"
 #include "post/plan.h"
 #include "post/sgl.h"
@@ -78,7 +79,6 @@ static inline struct ibv_send_wr *next_request(struct sgp_ep *ep)
 
 	if (ep->nwr++)
 		wr[-1].next = wr;
-	ep->stats.wrs++;
 	return wr;
 }
 
@@ -93,18 +93,25 @@ static inline unsigned int signal_flag(struct sgp_ep *ep, unsigned int slot_flag
 	return IBV_SEND_SIGNALED;
 }
 
-/* Offer the slot at head, whose flags are given, and add its request to those that wait. */
+/* Offer the slot at head, whose flags are given, and make its request. */
 static inline __attribute__((always_inline)) void
-add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot,
-	    unsigned int slot_flags, struct ibv_sge *sge, int num_sge, unsigned int extra,
-	    uint64_t offset)
+fill_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to,
+	     struct sgp_slot *slot, unsigned int slot_flags, struct ibv_sge *sge, int num_sge,
+	     unsigned int extra, uint64_t offset)
 {
 	unsigned int send_flags =
 		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra |
 		signal_flag(ep, slot_flags);
 
-	sgp_wr_fill(next_request(ep), wr, sgp_side_offer(&ep->send, slot), sge, num_sge, send_flags,
-		    offset);
+	ep->stats.wrs++;
+	sgp_wr_fill(to, wr, sgp_side_offer(&ep->send, slot), sge, num_sge, send_flags, offset);
+}
+
+static inline void add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot,
+			       struct ibv_sge *sge, int num_sge, unsigned int extra,
+			       uint64_t offset)
+{
+	fill_request(ep, wr, next_request(ep), slot, slot->flags, sge, num_sge, extra, offset);
 }
 
 void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_send_wr *wr,
@@ -112,6 +119,7 @@ void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_
 {
 	struct ibv_send_wr *to = next_request(ep);
 
+	ep->stats.wrs++;
 	*to = *wr;
 	to->wr_id = sgp_side_offer(&ep->send, slot);
 	to->send_flags = send_flags | signal_flag(ep, slot->flags);
@@ -139,13 +147,14 @@ static void add_inline(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_sl
 	}
 	slot->num_chunk = slot->num_sge = 0;
 	slot->flags |= SGP_SLOT_COPIED;
-	add_request(ep, wr, slot, slot->flags, sge, n, IBV_SEND_INLINE, 0);
+	add_request(ep, wr, slot, sge, n, IBV_SEND_INLINE, 0);
 	ep->stats.inlined++;
 }
 
 /* One request for the whole list, in a slot with these flags. */
 static inline __attribute__((always_inline)) void
-add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot, unsigned int flags)
+fill_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to,
+	   struct sgp_slot *slot, unsigned int flags)
 {
 	const struct sgp_sgl *sgl = wr->sgl;
 	struct ibv_sge *sge = sgl->sge;
@@ -159,7 +168,7 @@ add_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_slot *slot, uns
 		fill_objects(slot, sgl);
 		sge = slot->sge;
 	}
-	add_request(ep, wr, slot, flags, sge, sgl->num_sge, 0, 0);
+	fill_request(ep, wr, to, slot, flags, sge, sgl->num_sge, 0, 0);
 }
 
 /* A walk over a list that is split. */
@@ -253,7 +262,7 @@ static SGP_COLD void add_parts(struct sgp_ep *ep, const struct sgp_wr *wr,
 		sgp_fill_holds(slot, wr->sgl->chunk + at.chunk, holds);
 		fill_objects(slot, wr->sgl);
 		at.chunk += holds;
-		add_request(ep, wr, slot, slot->flags, slot->sge, slot->num_sge, 0, offset);
+		add_request(ep, wr, slot, slot->sge, slot->num_sge, 0, offset);
 	}
 	ep->stats.split++;
 }
@@ -371,7 +380,7 @@ static int gather_planned(struct sgp_ep *ep, const struct sgp_wr *wr, unsigned i
 	if (plan.goes_inline)
 		add_inline(ep, wr, slot);
 	else
-		add_whole(ep, wr, slot, slot->flags);
+		fill_whole(ep, wr, next_request(ep), slot, slot->flags);
 	return 0;
 }
 
@@ -385,6 +394,7 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 	unsigned int kind = 0;
 	bool sink;
 
+	sgp_served_hold(); /* inline posts and copies drop chunks */
 	if (!wr->sgl || wr->flags & ~(VERBS_FLAGS | OUR_FLAGS))
 		return sgp_fail(EINVAL, "post: a list and known flags are needed");
 	if ((unsigned int)wr->opcode < sizeof ops / sizeof *ops)
@@ -403,25 +413,45 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 	return 0;
 }
 
-int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
+/* One that is plain, and has room. */
+static inline __attribute__((always_inline)) void
+fill_plain(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to)
 {
 	struct sgp_side *side = &ep->send;
 	struct sgp_slot *slot;
 	uint8_t flags = 0;
 
-	if (!is_plain(ep, wr)) {
-		/* Of a copy, so that the compiler may keep the operation in registers otherwise. */
-		struct sgp_wr special = *wr;
-
-		return gather_special(ep, &special);
-	}
-	if (begin_connected(ep, 1))
-		return -1;
 	if (wr->flags & IBV_SEND_SIGNALED)
 		flags = SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED;
 	else if (must_signal(side))
 		flags = SGP_SLOT_SIGNALLED;
 	slot = sgp_fill_slot(side, wr->context, ops[wr->opcode].completes_as, flags);
-	add_whole(ep, wr, slot, flags);
+	fill_whole(ep, wr, to, slot, flags);
+}
+
+int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	if (!is_plain(ep, wr))
+		return gather_special(ep, wr);
+	if (begin_connected(ep, 1))
+		return -1;
+	fill_plain(ep, wr, next_request(ep));
 	return 0;
+}
+
+bool sgp_gather_plain(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	struct ibv_send_wr *to = ep->wr;
+
+	if (!is_plain(ep, wr) || !SGP_LIKELY(sgp_side_has_room(&ep->send, 1)))
+		return false;
+	if (wr->flags & SGP_BATCH) {
+		if (!ep->nwr)
+			ep->doorbell_seq = ep->send.head;
+		to = next_request(ep);
+	} else if (ep->nwr) {
+		return false;
+	}
+	fill_plain(ep, wr, to);
+	return true;
 }

@@ -56,6 +56,13 @@ void sgp_ep_find_plain(struct sgp_ep *ep);
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
+/*
+ * Gather one operation that needs no planning, if it is such and the queue has room: one request, which with
+ * SGP_BATCH waits, as any other; else it is ep->wr[0] and does not count as waiting, for
+ * sgp_ep_ring_one_locked(), and nothing waits before it. False: anything else, and nothing has changed.
+ */
+bool sgp_gather_plain(struct sgp_ep *ep, const struct sgp_wr *wr);
+
 /* A refused post: statistics and probe. */
 SGP_COLD void sgp_count_refusal(struct sgp_ep *ep, int err);
 

@@ -21,18 +21,23 @@ static SGP_COLD void drop_copied(struct sgp_sgl *sgl)
 	sgp_chunk_put_bulk(sgl->chunk, (size_t)sgl->num_chunk);
 }
 
-/* The queue has the operation whose first slot is at seq: the list is empty. Returns the next seq.
- */
+/* The queue has the list, which is empty now. */
+static SGP_HOT void empty_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl)
+{
+	ep->stats.posts++;
+	if (sgl->num_chunk > sgl->num_sge)
+		ep->stats.joined += (uint64_t)(sgl->num_chunk - sgl->num_sge);
+	sgp_sgl_reset(sgl);
+}
+
+/* The same where its first slot is at seq. Returns the next seq. */
 static SGP_HOT uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t seq)
 {
 	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
-	ep->stats.posts++;
-	if (sgl->num_chunk > sgl->num_sge)
-		ep->stats.joined += (uint64_t)(sgl->num_chunk - sgl->num_sge);
 	if (slot->flags & SGP_SLOT_COPIED)
 		drop_copied(sgl);
-	sgp_sgl_reset(sgl);
+	empty_accepted(ep, sgl);
 	return seq + slot->parts;
 }
 
@@ -56,32 +61,55 @@ static SGP_COLD int settle_rejected(struct sgp_ep *ep, uint32_t seq, uint32_t en
 /*
  * Ring for what has been gathered from seq on, of n operations from wr on (more may be gathered that are
  * older), and settle each list. *posted: how many of the n the queue has.
- *
- * alone: wr is known to be the only one. Then nothing here takes its address, and the compiler keeps the
- * operation in registers.
  */
-static SGP_HOT int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, uint32_t n, uint32_t seq,
-				   bool later, bool alone, uint32_t *posted)
+static int ring_and_settle(struct sgp_ep *ep, struct sgp_wr *wr, uint32_t n, uint32_t seq,
+			   bool later, uint32_t *posted)
 {
 	const uint32_t gathered = ep->send.head;
 	uint32_t withdrawn = gathered, i;
-	struct sgp_wr *at = wr;
 	int err = 0;
 
 	if (later)
 		ep->accepted = ep->nwr;
 	else
 		withdrawn = sgp_ep_ring_locked(ep, &err);
-	for (i = 0; i < n && (int32_t)(withdrawn - seq) > 0; i++) {
-		seq = settle_accepted(ep, (alone ? wr : at)->sgl, seq);
-		at = alone ? NULL : at->next;
-		if (alone)
-			return 0;
-	}
+	for (i = 0; i < n && (int32_t)(withdrawn - seq) > 0; i++, wr = wr->next)
+		seq = settle_accepted(ep, wr->sgl, seq);
 	*posted = i;
 	if (SGP_LIKELY(i == n))
 		return 0; /* an error, if any, is told by the completions of what was accepted */
 	return settle_rejected(ep, seq, gathered, err);
+}
+
+/* A chain of any operations. Returns 0, or -1 with errno; *posted: how many the queue has. */
+static SGP_HOT int post_chain(struct sgp_ep *ep, struct sgp_wr *wr, uint32_t *posted)
+{
+	const uint32_t seq = ep->send.head;
+	struct sgp_wr *at = wr;
+	bool later = true; /* as long as every one says so */
+	uint32_t n = 0;
+	int ret, err = 0;
+
+	do {
+		ret = sgp_gather(ep, at);
+		if (ret)
+			break;
+		later = later && at->flags & SGP_BATCH;
+		at = at->next;
+		n++;
+	} while (at);
+	*posted = n;
+	if (ret) {
+		err = errno;
+		later = later && err != EAGAIN; /* room comes only from what the device has */
+	}
+	if (n || (err == EAGAIN && ep->nwr)) {
+		if (ring_and_settle(ep, wr, n, seq, later, posted))
+			return -1;
+	}
+	if (ret)
+		errno = err;
+	return ret;
 }
 
 /* A child is refused; where pools are checked, the endpoint takes the long way from here on. */
@@ -92,51 +120,33 @@ static __attribute__((noinline)) int leave_short_way(struct sgp_ep *ep)
 	return sgp_check_fork();
 }
 
-/* The post of a chain; alone: of one operation, as above. */
-static SGP_HOT int post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr, bool alone)
+/* What a post left for later is seen to in time. */
+static SGP_HOT void see_to_later(struct sgp_ep *ep)
 {
-	uint32_t seq, n = 0, posted;
-	struct sgp_wr *at = wr;
-	bool later = true; /* as long as every one says so */
-	int ret = 0, err = 0;
-
-	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
-		return -1;
-	if (!ep || !wr)
-		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
-	sgp_served_hold(); /* inline posts drop their chunks */
-	sgp_lock(&ep->send.lock);
-	seq = ep->send.head;
-	do {
-		ret = sgp_gather(ep, alone ? wr : at);
-		if (ret)
-			break;
-		later = later && (alone ? wr : at)->flags & SGP_BATCH;
-		at = alone ? NULL : at->next;
-		n++;
-	} while (!alone && at);
-	posted = n;
-	if (ret) {
-		err = errno;
-		later = later && err != EAGAIN; /* room comes only from what the device has */
-	}
-	if (n || (err == EAGAIN && ep->nwr)) {
-		if (ring_and_settle(ep, wr, n, seq, later, alone, &posted)) {
-			ret = -1;
-			err = errno;
-		}
-	}
-	if ((ep->send.unsignalled || ep->nwr) && !ep->listed) {
+	if (!ep->listed) {
 		sgp_cq_list(ep->cq, ep);
 		sgp_cq_rouse(ep->cq);
 	}
-	if (ret)
+}
+
+/* A post whose side is locked, by the long way; so far it was refused with err, or 0. */
+static __attribute__((noinline, flatten)) int post_any_locked(struct sgp_ep *ep, struct sgp_wr *wr,
+							      struct sgp_wr **bad_wr, int err)
+{
+	uint32_t posted = 0;
+
+	if (!err && post_chain(ep, wr, &posted))
+		err = errno;
+	if (ep->send.unsignalled || ep->nwr)
+		see_to_later(ep);
+	if (err)
 		sgp_count_refusal(ep, err);
 	sgp_unlock(&ep->send.lock);
-	sgp_served_release();
-	if (!ret)
+	if (sgp_served.held) /* something may have been put: gather.c */
+		sgp_served_release();
+	if (!err)
 		return 0;
-	if (!alone && bad_wr) {
+	if (bad_wr) {
 		for (; posted; posted--)
 			wr = wr->next;
 		*bad_wr = wr;
@@ -145,26 +155,81 @@ static SGP_HOT int post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **ba
 	return -1;
 }
 
+/*
+ * Begin a post: lock the side, and if one plain operation is all that it is, do it. Returns 1 when that was
+ * it; 0 when it is not such a one, or was refused with *err: the side is locked then; -1 with errno.
+ */
+static SGP_HOT int begin(struct sgp_ep *ep, struct sgp_wr *wr, int *err)
+{
+	uint32_t seq;
+
+	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
+		return -1;
+	if (!SGP_LIKELY(ep != NULL) || !SGP_LIKELY(wr != NULL))
+		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
+	sgp_lock(&ep->send.lock);
+	seq = ep->send.head;
+	if (!SGP_LIKELY(!wr->next) || !sgp_gather_plain(ep, wr))
+		return 0;
+	if (wr->flags & SGP_BATCH) {
+		ep->accepted = ep->nwr;
+		see_to_later(ep);
+	} else {
+		if (!SGP_LIKELY(sgp_ep_ring_one_locked(ep, seq, err) != seq)) {
+			settle_rejected(ep, seq, seq + 1, *err);
+			return 0;
+		}
+		if (ep->send.unsignalled)
+			see_to_later(ep);
+	}
+	empty_accepted(ep, wr->sgl);
+	sgp_unlock(&ep->send.lock);
+	return 1;
+}
+
 /* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
 __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 {
-	return post(ep, wr, bad_wr, false);
+	int err = 0, begun = begin(ep, wr, &err);
+
+	if (SGP_LIKELY(begun > 0))
+		return 0;
+	return begun ? -1 : post_any_locked(ep, wr, bad_wr, err);
+}
+
+/* Only what a SEND uses: clearing the rest would cost more than the call. */
+static inline void fill_send(struct sgp_wr *wr, void *context, struct sgp_sgl *sgl, int flags)
+{
+	wr->next = NULL;
+	wr->context = context;
+	wr->sgl = sgl;
+	wr->opcode = IBV_WR_SEND;
+	wr->flags = flags;
+	wr->imm_data = 0;
+	wr->ah = NULL;
+}
+
+/* A SEND by the long way. */
+static __attribute__((noinline)) int sendv_locked(struct sgp_ep *ep, void *context,
+						  struct sgp_sgl *sgl, int flags, int err)
+{
+	struct sgp_wr wr;
+
+	fill_send(&wr, context, sgl, flags);
+	return post_any_locked(ep, &wr, NULL, err);
 }
 
 __attribute__((flatten)) int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl,
 					    int flags)
 {
-	struct sgp_wr wr;
+	int err = 0, begun;
+	struct sgp_wr wr; /* in registers: it does not go farther than here */
 
-	/* Only what a SEND uses: clearing the rest would cost more than the call. */
-	wr.next = NULL;
-	wr.context = context;
-	wr.sgl = sgl;
-	wr.opcode = IBV_WR_SEND;
-	wr.flags = flags;
-	wr.imm_data = 0;
-	wr.ah = NULL;
-	return post(ep, &wr, NULL, true);
+	fill_send(&wr, context, sgl, flags);
+	begun = begin(ep, &wr, &err);
+	if (SGP_LIKELY(begun > 0))
+		return 0;
+	return begun ? -1 : sendv_locked(ep, context, sgl, flags, err);
 }
 
 int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,

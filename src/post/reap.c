@@ -229,15 +229,11 @@ static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
 	wc->context = leader->context;
 	wc->ep = ep;
 	wc->opcode = (enum ibv_wc_opcode)leader->opcode;
+	/* All up to the list; the time is told where it's known. */
+	memset(&wc->error, 0, offsetof(struct sgp_wc, sgl) - offsetof(struct sgp_wc, error));
 	wc->status = done->status;
 	wc->error = done->error;
 	wc->vendor_err = done->vendor_err;
-	wc->byte_len = 0;
-	wc->imm_data = 0;
-	wc->wc_flags = 0;
-	wc->src_qp = 0;
-	wc->grh = NULL;
-	wc->timestamp = 0; /* told where it's known */
 	ep->completions++;
 	if (done->status != IBV_WC_SUCCESS) {
 		ep->errors++;

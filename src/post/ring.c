@@ -110,6 +110,22 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 	return ep->send.head;
 }
 
+uint32_t sgp_ep_ring_one_locked(struct sgp_ep *ep, uint32_t seq, int *err)
+{
+	struct ibv_send_wr *bad_wr = NULL;
+	int ret;
+
+	SGP_PROBE3(doorbell, ep, 1, ep->send.head - ep->send.tail);
+	errno = 0;
+	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
+	ep->stats.doorbells++;
+	if (SGP_LIKELY(ret == 0) && SGP_LIKELY(bad_wr == NULL))
+		return seq + 1;
+	ep->nwr = 1;
+	ep->doorbell_seq = seq;
+	return half_taken(ep, ret, bad_wr, err);
+}
+
 /* One request more, whose completion retires those before it. */
 static int post_sync(struct sgp_ep *ep)
 {
