@@ -13,15 +13,18 @@ enum {
 	FLAG_BOTH = 1 << 1,
 	FLAG_EVENTS = 1 << 2,
 	FLAGS = FLAG_LATENCY | FLAG_BOTH | FLAG_EVENTS,
+	CHUNK_BYTES = 128,
 	/* Nobody's run takes longer, and sums of these numbers don't overflow. */
 	COUNT_BITS = 48,
 };
 
 uint64_t perf_memory(const struct perf_params *p)
 {
-	const uint64_t messages = (uint64_t)p->tx + (p->op == PERF_SEND ? p->rx : 0) + 32;
+	const uint64_t received = p->op == PERF_SEND ? p->rx : 0, more = 33;
+	/* Each SGE is a chunk, which has a descriptor and may be alone in its cache line. */
+	const uint64_t parts = (p->tx + more) * p->sges + received;
 
-	return (uint64_t)p->conns * (messages + 1) * p->size;
+	return p->conns * ((p->tx + received + more) * p->size + parts * CHUNK_BYTES);
 }
 
 const char *perf_check(const struct perf_params *p)

@@ -83,7 +83,7 @@ struct perf_params {
 /* Returns NULL, or what is wrong with it. */
 const char *perf_check(const struct perf_params *p);
 
-/* Bytes that a test registers at each end, about. */
+/* Bytes that a test takes at each end, about. */
 uint64_t perf_memory(const struct perf_params *p);
 
 enum perf_say {

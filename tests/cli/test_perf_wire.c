@@ -117,6 +117,12 @@ START_TEST(limits)
 	p = (struct perf_params){
 		.size = 1 << 30, .sges = 1, .conns = 1, .threads = 1, .tx = 8, .rx = 8};
 	ck_assert_ptr_nonnull(perf_check(&p));
+	/* 1 GiB of messages, but in 134 million chunks. */
+	p = (struct perf_params){
+		.size = 256, .sges = 32, .conns = 256, .threads = 1, .tx = 16384, .rx = 2};
+	ck_assert_ptr_nonnull(perf_check(&p));
+	p.tx = 128;
+	ck_assert_ptr_null(perf_check(&p));
 }
 END_TEST
 
