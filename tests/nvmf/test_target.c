@@ -640,11 +640,15 @@ START_TEST(test_too_many)
 	}
 	ck_assert(!alive);
 	host_close(&h);
-	host_open(&h, 0, 4);
-	sge = (struct ibv_sge){.addr = (uintptr_t)host_data(&h), .length = 63, .lkey = h.mr->lkey};
-	ck_assert_int_eq(ibv_post_send(h.id->qp, &wr, &bad), 0);
-	ck_assert(!host_wait(&h, &response));
-	host_close(&h);
+	for (int i = 0; i < 2; i++) {
+		host_open(&h, 0, 4);
+		sge = (struct ibv_sge){
+			.addr = (uintptr_t)host_data(&h), .length = 63, .lkey = h.mr->lkey};
+		wr.num_sge = i; /* without: no byte at all */
+		ck_assert_int_eq(ibv_post_send(h.id->qp, &wr, &bad), 0);
+		ck_assert(!host_wait(&h, &response));
+		host_close(&h);
+	}
 	host_close(&other_admin);
 	ck_assert_int_eq(ask(nvme_cmd_read, 0, 8), NVME_SC_SUCCESS);
 }
