@@ -359,7 +359,7 @@ static void together(void)
 
 static int side(bool srq, bool sleeps, uint32_t messages, uint64_t seed)
 {
-	uint64_t sum, counter;
+	uint64_t sum = 0, counter;
 	int left = 0;
 
 	w.seed = seed;
@@ -410,7 +410,7 @@ int main(int argc, char **argv)
 	uint64_t seed = 20261129;
 	int fd[2], status, bad;
 	char world[32];
-	pid_t pid;
+	pid_t pid = -1;
 
 	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "--srq"))

@@ -122,7 +122,8 @@ static int play(const char *self, unsigned int n, uint64_t seed, int until, stru
 	struct peer p = {.seed = seed | 1};
 	bool listens = n % 2, sleeps = n / 2 % 2, waits;
 	uint16_t port = (uint16_t)(20000 + n);
-	double killed = 0, at;
+	double killed_at = 0, at;
+	bool killed = false;
 	pid_t pid = -1;
 	int left;
 
@@ -135,7 +136,7 @@ static int play(const char *self, unsigned int n, uint64_t seed, int until, stru
 	waits = n % 3 != 0;
 	if (pid < 0 || (!listens && peer_ask(&p, port)))
 		return 1;
-	while (!p.ended && (!killed || now() - killed < LIMIT)) {
+	while (!p.ended && (!killed || now() - killed_at < LIMIT)) {
 		peer_events(&p);
 		peer_traffic(&p);
 		if (sleeps)
@@ -146,14 +147,15 @@ static int play(const char *self, unsigned int n, uint64_t seed, int until, stru
 		}
 		if (!killed && !waits && now() >= at) {
 			kill(pid, n % 4 == 3 ? SIGTERM : SIGKILL);
-			killed = now();
+			killed = true;
+			killed_at = now();
 		}
 		/* A request that never came can't end. */
-		if (killed && listens && !p.id && now() - killed > 0.2)
+		if (killed && listens && !p.id && now() - killed_at > 0.2)
 			break;
 	}
-	if (killed && p.ended && now() - killed > t->worst)
-		t->worst = now() - killed;
+	if (killed && p.ended && now() - killed_at > t->worst)
+		t->worst = now() - killed_at;
 	if (!killed)
 		kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
