@@ -101,15 +101,14 @@ static int set_queues(struct request *r, struct ctrl *ctrl)
 {
 	const uint32_t submission = r->cmd.cdw11 & 0xffff, completion = r->cmd.cdw11 >> 16;
 	const uint32_t wanted = (submission < completion ? submission : completion) + 1;
+	int status;
 
 	if (submission == 0xffff || completion == 0xffff)
 		return BAD_FIELD;
-	for (int i = 1; i <= CTRL_IO_QUEUES; i++)
-		if (ctrl->queue[i]) /* not once there are some */
-			return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;
-	ctrl->io_queues = wanted < CTRL_IO_QUEUES ? (uint16_t)wanted : CTRL_IO_QUEUES;
-	r->result = queues_result(ctrl);
-	return NVME_SC_SUCCESS;
+	status = ctrl_grant(ctrl, wanted < CTRL_IO_QUEUES ? (uint16_t)wanted : CTRL_IO_QUEUES);
+	if (!status)
+		r->result = queues_result(ctrl);
+	return status;
 }
 
 static int set_feature(struct request *r, struct ctrl *ctrl)

@@ -85,6 +85,8 @@ static int make_pools(struct budget *b, struct ibv_pd *pd, uint64_t bytes, struc
 	}
 	b->zeroes = sgp_pool_get(b->data, REQUEST_CHUNK, 0);
 	memset(sgp_chunk_addr(b->zeroes), 0, REQUEST_CHUNK);
+	for (int i = 0; i < BUDGET_ZEROES; i++)
+		b->zero_list[i] = (struct iovec){sgp_chunk_addr(b->zeroes), REQUEST_CHUNK};
 	return 0;
 }
 
@@ -117,7 +119,8 @@ int budget_remove_device(struct budget *b, struct ibv_pd *pd)
 
 int budget_end(struct budget *b)
 {
-	sgp_chunk_put(b->zeroes);
+	if (b->zeroes)
+		sgp_chunk_put(b->zeroes);
 	b->zeroes = NULL;
 	if ((!b->data || sgp_pool_destroy(b->data) == 0) &&
 	    (!b->control || sgp_pool_destroy(b->control) == 0))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The memory: two pools, made once, which together are bounded by --memory whatever hosts do.
+ * A thread's memory: two pools, made once, which together are bounded by its part of --memory whatever
+ * hosts do.
  *
  *      control   capsules (their commands and what came inside), responses, and what admin commands
  *                move: the data path of a busy host never takes from it
@@ -13,18 +14,22 @@
 #ifndef NVMF_BUDGET_H
 #define NVMF_BUDGET_H
 
+#include <sys/uio.h>
+
 #include <sgpool/sgpool.h>
 
 #include "request.h"
 
+#define BUDGET_ZEROES 64               /* chunks of zeroes a write */
 #define BUDGET_INSIDE ((uint32_t)4096) /* bytes that a capsule may bring behind its command */
 
 struct uring;
 
 struct budget {
 	struct sgp_pool *control, *data;
-	struct sgp_chunk *zeroes;           /* REQUEST_CHUNK of them, to write from */
-	struct request *ready, **ready_end; /* served, to be continued by budget_run() */
+	struct sgp_chunk *zeroes;              /* REQUEST_CHUNK of them, to write from */
+	struct iovec zero_list[BUDGET_ZEROES]; /* each of them those */
+	struct request *ready, **ready_end;    /* served, to be continued by budget_run() */
 	uint32_t capsules; /* commands that all queues together may have outstanding */
 	uint64_t waits;    /* commands that had to wait */
 	uint64_t waiting;  /* now */

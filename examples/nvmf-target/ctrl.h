@@ -3,10 +3,14 @@
  * A controller: what a host sees of the subsystem, from the Connect of its admin queue until that
  * queue ends. It has properties, a keep-alive timer and asynchronous event requests; its I/O queues
  * end with it.
+ *
+ * Threads: admin queues, and with them controllers, are thread 0's. I/O queues may be another's: which
+ * queues there are is behind common.lock, and the controller is freed when the last one has left.
  */
 #ifndef NVMF_CTRL_H
 #define NVMF_CTRL_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,9 +28,19 @@ enum {
 	CTRL_READY = 1 << 0,
 	CTRL_FAILED = 1 << 1,
 	CTRL_SHUT_DOWN = 2 << 2,
+	/* Where in a Connect, or in its data, the parameter stands that is wrong. */
+	CTRL_AT_DATA = 1 << 16,
+	CTRL_AT_RECFMT = 40,
+	CTRL_AT_QID = 42,
+	CTRL_AT_SQSIZE = 44,
+	CTRL_AT_CNTLID = CTRL_AT_DATA | 16,
+	CTRL_AT_SUBNQN = CTRL_AT_DATA | 256,
+	CTRL_AT_HOSTNQN = CTRL_AT_DATA | 512,
 };
 
 #define DISCOVERY_NQN "nqn.2014-08.org.nvmexpress.discovery"
+
+struct nvmf_connect_data;
 
 struct ctrl {
 	struct target *target;
@@ -35,18 +49,32 @@ struct ctrl {
 	char hostnqn[224];
 	uint8_t hostid[16];
 	uint32_t cc, csts;
+	atomic_bool enabled;    /* I/O queues may be connected, and used */
 	uint32_t keep_alive_ms; /* 0: not asked for */
 	int64_t alive_until;
 	uint32_t event_config;
-	uint16_t io_queues;                      /* granted */
-	struct queue *queue[CTRL_IO_QUEUES + 1]; /* 0: the admin queue */
+	uint16_t io_queues;                      /* common.lock: granted */
+	struct queue *queue[CTRL_IO_QUEUES + 1]; /* common.lock; 0: the admin queue */
+	int members;                             /* common.lock: queues in it */
 	struct request *event[CTRL_ASYNC_EVENTS];
 	int events;
-	uint64_t reads, writes, read_bytes, write_bytes; /* for its SMART log */
+	struct traffic left; /* common.lock: of queues that are gone */
 };
 
-/* A new one; NULL when there are too many. */
-struct ctrl *ctrl_create(struct target *t, bool discovery);
+/* A new one, of the host in an admin queue's Connect; NULL when there are too many. */
+struct ctrl *ctrl_create(struct queue *q, bool discovery, const struct nvmf_connect_data *data);
+
+/*
+ * An I/O queue joins the controller that its Connect names. *where: CTRL_AT_..., if a parameter is
+ * wrong, or 0: then it returns the status.
+ */
+int ctrl_join(struct queue *q, const struct nvmf_connect_data *data, uint32_t *where);
+
+/* Grant so many I/O queues. Returns the status. */
+int ctrl_grant(struct ctrl *ctrl, uint16_t io_queues);
+
+/* What its queues have moved. */
+struct traffic ctrl_traffic(struct ctrl *ctrl);
 
 /* A queue of it ends. With the admin queue, all do, and the controller is gone. */
 void ctrl_queue_gone(struct queue *q);
@@ -57,7 +85,7 @@ void ctrl_keep_alive(struct ctrl *ctrl);
 /* See to the timers. */
 void ctrl_tick(struct target *t);
 
-/* CC.EN changed: what its queues accept follows. */
+/* CC.EN changed: what its queues accept follows. Thread 0's. */
 void ctrl_set_enabled(struct ctrl *ctrl, bool enabled);
 
 /* Properties (fabrics.c), identify, log pages and features. */

@@ -19,15 +19,30 @@ static uint32_t lesser(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* Events of the device, its queue pairs and queues: all are told of each. */
+/* All threads' queues of a device are told of each of its events. */
+static void tell_all(struct common *c, const struct ibv_context *verbs,
+		     const struct ibv_async_event *event)
+{
+	pthread_mutex_lock(&c->lock);
+	for (unsigned int i = 0; i < c->nthreads; i++) {
+		for (struct device *dev = c->thread[i].devices; dev; dev = dev->next) {
+			if (dev->verbs != verbs)
+				continue;
+			sgp_cq_event(dev->cq, event);
+			sgp_srq_event(dev->srq, event);
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Events of the device, its queue pairs and queues, whichever thread's they are. */
 static void device_event(struct uring_watch *watch)
 {
 	struct device *dev = watch->owner;
 	struct ibv_async_event event;
 
 	while (ibv_get_async_event(dev->verbs, &event) == 0) {
-		sgp_cq_event(dev->cq, &event);
-		sgp_srq_event(dev->srq, &event);
+		tell_all(dev->target->common, dev->verbs, &event);
 		ibv_ack_async_event(&event);
 	}
 	uring_watch(&dev->target->uring, watch);
@@ -48,14 +63,12 @@ static int make_queues(struct device *dev, const struct ibv_device_attr *attr)
 		{.pool = dev->target->budget.control, .size = BUDGET_INSIDE},
 	};
 	const struct sgp_srq_attr srq = {
-		.flags = SGP_SRQ_SINGLE_THREADED,
 		.pd = dev->pd,
 		.recv = parts,
 		.num_recv = 2,
 		.depth = dev->capsules,
 	};
 	const struct sgp_cq_attr cq = {
-		.flags = SGP_CQ_SINGLE_THREADED,
 		/* It grows with the queue pairs, where the device can do that. */
 		.cqe = (int)lesser(4 * dev->target->budget.capsules, (uint32_t)attr->max_cqe),
 	};
@@ -86,7 +99,8 @@ static void watch(struct device *dev)
 	dev->completions = (struct uring_watch){
 		.fd = sgp_cq_fd(dev->cq), .ready = completions_ready, .owner = dev};
 	dev->events = (struct uring_watch){.fd = events, .ready = device_event, .owner = dev};
-	uring_watch(&dev->target->uring, &dev->events);
+	if (dev->target->index == 0)
+		uring_watch(&dev->target->uring, &dev->events);
 }
 
 static struct device *device_open(struct target *t, struct ibv_context *verbs)
@@ -113,15 +127,17 @@ static struct device *device_open(struct target *t, struct ibv_context *verbs)
 		fail_sys("ibv_alloc_pd");
 		goto no_pd;
 	}
-	if (budget_add_device(&t->budget, dev->pd, t->opt->memory, &t->uring))
+	if (budget_add_device(&t->budget, dev->pd, t->opt->memory / t->common->nthreads, &t->uring))
 		goto no_memory;
 	if (make_queues(dev, &attr)) {
 		end_queues(dev);
 		goto no_queues;
 	}
 	watch(dev);
+	pthread_mutex_lock(&t->common->lock);
 	dev->next = t->devices;
 	t->devices = dev;
+	pthread_mutex_unlock(&t->common->lock);
 	return dev;
 no_queues:
 	budget_remove_device(&t->budget, dev->pd);
@@ -142,7 +158,12 @@ struct device *device_get(struct target *t, struct ibv_context *verbs)
 
 int device_close(struct device *dev)
 {
-	if (end_queues(dev) || budget_remove_device(&dev->target->budget, dev->pd))
+	struct target *t = dev->target;
+
+	pthread_mutex_lock(&t->common->lock);
+	t->devices = dev->next;
+	pthread_mutex_unlock(&t->common->lock);
+	if (end_queues(dev) || budget_remove_device(&t->budget, dev->pd))
 		return -1;
 	if (ibv_dealloc_pd(dev->pd))
 		return fail_sys("ibv_dealloc_pd");

@@ -8,7 +8,7 @@
 /* The device behind verbs: opened if it's the first time. NULL after a line on stderr. */
 struct device *device_get(struct target *t, struct ibv_context *verbs);
 
-/* Give it back; no queue is on it. Returns 0; -1 after a line on stderr. */
+/* Give the first one of the thread's back; no queue is on it. Returns 0; -1 after a line on stderr. */
 int device_close(struct device *dev);
 
 #endif

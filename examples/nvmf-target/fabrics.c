@@ -7,15 +7,6 @@
 #include "wire.h"
 
 enum {
-	/* Where in the command, or in its data, the parameter stands that is wrong. */
-	IN_DATA = 1 << 16,
-	AT_RECFMT = 40,
-	AT_QID = 42,
-	AT_SQSIZE = 44,
-	AT_CNTLID = IN_DATA | 16,
-	AT_SUBNQN = IN_DATA | 256,
-	AT_HOSTNQN = IN_DATA | 512,
-
 	CAP_TIMEOUT = 15, /* in units of 500 ms: for CC.EN to take effect */
 	INVALID_PARAM = NVME_SCT_CMD_SPECIFIC << NVME_SCT_SHIFT | NVME_SC_CONNECT_INVALID_PARAM |
 			NVME_SC_DNR,
@@ -36,16 +27,15 @@ static bool is_text(const char *field, size_t size)
 }
 
 /* What the Connect of either kind of queue gives the queue. */
-static void joined(struct request *r, struct ctrl *ctrl)
+static void joined(struct request *r)
 {
 	struct queue *q = r->queue;
 
-	q->ctrl = ctrl;
 	q->sq_flow = !(r->cmd.cdw11 >> 16 & WIRE_CATTR_NO_SQFLOW);
-	ctrl->queue[q->qid] = q;
-	q->limits.queue = q->qid ? CAPSULE_IO : ctrl->discovery ? CAPSULE_DISCOVERY : CAPSULE_ADMIN;
-	q->limits.enabled = ctrl->csts & CTRL_READY;
-	r->result = ctrl->cntlid;
+	q->limits.queue = q->qid               ? CAPSULE_IO
+			  : q->ctrl->discovery ? CAPSULE_DISCOVERY
+					       : CAPSULE_ADMIN;
+	r->result = q->ctrl->cntlid;
 	queue_respond(r, NVME_SC_SUCCESS);
 }
 
@@ -56,46 +46,40 @@ static void connect_admin(struct request *r, const struct nvmf_connect_data *dat
 	struct ctrl *ctrl;
 
 	if (!discovery && strcmp(data->subsysnqn, t->opt->nqn)) {
-		refuse(r, AT_SUBNQN);
+		refuse(r, CTRL_AT_SUBNQN);
 		return;
 	}
 	if (le16toh(data->cntlid) != WIRE_CNTLID_ANY) {
-		refuse(r, AT_CNTLID);
+		refuse(r, CTRL_AT_CNTLID);
 		return;
 	}
-	ctrl = ctrl_create(t, discovery);
+	ctrl = ctrl_create(r->queue, discovery, data);
 	if (!ctrl) {
 		queue_respond(r, BUSY);
 		return;
 	}
-	memcpy(ctrl->hostid, data->hostid, sizeof ctrl->hostid);
-	_Static_assert(sizeof ctrl->hostnqn == NVMF_NQN_SIZE + 1, "where the text ends");
-	memcpy(ctrl->hostnqn, data->hostnqn, sizeof ctrl->hostnqn);
 	ctrl->keep_alive_ms = r->cmd.cdw12;
 	if (discovery && !ctrl->keep_alive_ms)
 		ctrl->keep_alive_ms = CTRL_DISCOVERY_MS;
-	joined(r, ctrl);
+	joined(r);
 }
 
 static void connect_io(struct request *r, const struct nvmf_connect_data *data)
 {
-	struct target *t = r->queue->target;
-	const uint16_t cntlid = le16toh(data->cntlid);
-	struct ctrl *ctrl = cntlid >= 1 && cntlid <= MAX_CTRLS ? t->ctrl[cntlid - 1] : NULL;
+	uint32_t where;
+	int status;
 
-	if (strcmp(data->subsysnqn, t->opt->nqn))
-		refuse(r, AT_SUBNQN);
-	else if (!ctrl || ctrl->discovery)
-		refuse(r, AT_CNTLID);
-	else if (strcmp(data->hostnqn, ctrl->hostnqn) ||
-		 memcmp(data->hostid, ctrl->hostid, sizeof ctrl->hostid))
-		refuse(r, AT_HOSTNQN);
-	else if (!(ctrl->csts & CTRL_READY))
-		queue_respond(r, NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
-	else if (r->queue->qid > ctrl->io_queues || ctrl->queue[r->queue->qid])
-		refuse(r, AT_QID);
+	if (strcmp(data->subsysnqn, r->queue->target->opt->nqn)) {
+		refuse(r, CTRL_AT_SUBNQN);
+		return;
+	}
+	status = ctrl_join(r->queue, data, &where);
+	if (where)
+		refuse(r, where);
+	else if (status)
+		queue_respond(r, status);
 	else
-		joined(r, ctrl);
+		joined(r);
 }
 
 /* The data of a Connect is there: some 1024 bytes. */
@@ -109,9 +93,9 @@ static void connect_data(struct request *r)
 	if (q->ctrl) /* another one was faster, whose data was on its way at the same time */
 		queue_respond(r, NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR);
 	else if (!is_text(data->subsysnqn, NVMF_NQN_SIZE + 1))
-		refuse(r, AT_SUBNQN);
+		refuse(r, CTRL_AT_SUBNQN);
 	else if (!is_text(data->hostnqn, NVMF_NQN_SIZE + 1))
-		refuse(r, AT_HOSTNQN);
+		refuse(r, CTRL_AT_HOSTNQN);
 	else if (q->qid)
 		connect_io(r, data);
 	else
@@ -133,9 +117,9 @@ static void connect_start(struct request *r)
 	if (recfmt) {
 		queue_respond(r, BAD_FORMAT);
 	} else if (qid != q->qid) {
-		refuse(r, AT_QID);
+		refuse(r, CTRL_AT_QID);
 	} else if (entries < 2 || entries > q->depth) {
-		refuse(r, AT_SQSIZE);
+		refuse(r, CTRL_AT_SQSIZE);
 	} else {
 		q->sq_size = (uint16_t)entries;
 		q->sq_head = 1;

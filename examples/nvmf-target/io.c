@@ -16,7 +16,6 @@
 #include "ctrl.h"
 
 enum {
-	ZEROES_AT_ONCE = 64, /* chunks of zeroes a write */
 	COMPARE_FAILED = NVME_SCT_MEDIA << NVME_SCT_SHIFT | NVME_SC_COMPARE_FAILED | NVME_SC_DNR,
 	WRITE_FAULT = NVME_SCT_MEDIA << NVME_SCT_SHIFT | NVME_SC_WRITE_FAULT,
 	READ_ERROR = NVME_SCT_MEDIA << NVME_SCT_SHIFT | NVME_SC_READ_ERROR,
@@ -199,18 +198,15 @@ static void zero_written(struct request *r)
 static void zero_piece(struct request *r)
 {
 	struct target *t = r->queue->target;
-	static struct iovec iov[ZEROES_AT_ONCE];
 	uint64_t whole = r->left / REQUEST_CHUNK;
 
 	r->step = zero_written;
 	r->io_write = true;
-	if (!iov[0].iov_len)
-		for (int i = 0; i < ZEROES_AT_ONCE; i++)
-			iov[i] = (struct iovec){sgp_chunk_addr(t->budget.zeroes), REQUEST_CHUNK};
-	if (whole > ZEROES_AT_ONCE)
-		whole = ZEROES_AT_ONCE;
+	if (whole > BUDGET_ZEROES)
+		whole = BUDGET_ZEROES;
 	if (whole) {
-		uring_writev(ring_of(r), r, fd_of(r), iov, (unsigned int)whole, r->at);
+		uring_writev(ring_of(r), r, fd_of(r), t->budget.zero_list, (unsigned int)whole,
+			     r->at);
 	} else {
 		r->tail = (struct iovec){sgp_chunk_addr(t->budget.zeroes), (size_t)r->left};
 		uring_writev(ring_of(r), r, fd_of(r), &r->tail, 1, r->at);

@@ -24,15 +24,15 @@ static void put128(uint8_t *field, uint64_t n)
 	memcpy(field, &low, sizeof low);
 }
 
-static void fill_smart(const struct ctrl *ctrl, struct nvme_smart_log *log)
+static void fill_smart(const struct traffic *moved, struct nvme_smart_log *log)
 {
 	log->temperature[0] = KELVIN_20C & 0xff;
 	log->temperature[1] = KELVIN_20C >> 8;
 	log->avail_spare = FULL;
-	put128(log->data_units_read, (ctrl->read_bytes + UNIT - 1) / UNIT);
-	put128(log->data_units_written, (ctrl->write_bytes + UNIT - 1) / UNIT);
-	put128(log->host_reads, ctrl->reads);
-	put128(log->host_writes, ctrl->writes);
+	put128(log->data_units_read, (moved->read_bytes + UNIT - 1) / UNIT);
+	put128(log->data_units_written, (moved->write_bytes + UNIT - 1) / UNIT);
+	put128(log->host_reads, moved->reads);
+	put128(log->host_writes, moved->writes);
 }
 
 static void fill_effects(struct nvme_cmd_effects_log *log)
@@ -98,7 +98,8 @@ static uint32_t fill_discovery(const struct queue *q, struct nvmf_discovery_log 
 
 int log_fill(const struct queue *q, uint8_t lid, uint8_t *page, uint32_t *length)
 {
-	const struct ctrl *ctrl = q->ctrl;
+	struct ctrl *ctrl = q->ctrl;
+	struct traffic moved;
 
 	if (ctrl->discovery) {
 		if (lid != NVME_LOG_LID_DISCOVER)
@@ -111,7 +112,8 @@ int log_fill(const struct queue *q, uint8_t lid, uint8_t *page, uint32_t *length
 		*length = sizeof(struct nvme_error_log_page);
 		return NVME_SC_SUCCESS;
 	case NVME_LOG_LID_SMART:
-		fill_smart(ctrl, (void *)page);
+		moved = ctrl_traffic(ctrl);
+		fill_smart(&moved, (void *)page);
 		*length = sizeof(struct nvme_smart_log);
 		return NVME_SC_SUCCESS;
 	case NVME_LOG_LID_FW_SLOT:

@@ -23,7 +23,7 @@ struct ns {
 	int fd;
 	bool direct; /* O_DIRECT */
 	bool block_device;
-	enum ns_zero zero;
+	_Atomic enum ns_zero zero; /* threads find it out */
 	uint8_t uuid[16], nguid[16];
 	char path[4096];
 };

@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/format.h"
 #include "options.h"
@@ -18,12 +19,15 @@ enum {
 	DEFAULT_MEMORY = 128, /* MiB */
 	MIN_MEMORY = 16,
 	MAX_MEMORY = 65536,
-	NQN_MAX = 223, /* what the specification allows */
+	MAX_THREADS = 64,
+	USUAL_THREADS = 4, /* at most */
+	NQN_MAX = 223,     /* what the specification allows */
 };
 
 static const char usage[] =
 	"Usage: sgpool-nvmf-target --listen ADDR[:PORT] --namespace PATH[,bs=512|4096][,ro]...\n"
-	"                          [--nqn NQN] [--queue-depth N] [--memory MIB] [--stats PATH|-]\n"
+	"                          [--nqn NQN] [--queue-depth N] [--memory MIB] [--threads N]\n"
+	"                          [--stats PATH|-]\n"
 	"\n"
 	"Serves files and block devices to NVMe over RDMA hosts.\n"
 	"\n"
@@ -34,6 +38,9 @@ static const char usage[] =
 	"  --nqn NQN             the subsystem's name (" DEFAULT_NQN ")\n"
 	"  --queue-depth N       commands of an I/O queue, 2 to 1024 (128)\n"
 	"  --memory MIB          bounds the memory of all hosts together, 16 to 65536 (128)\n"
+	"  --threads N           that serve hosts' queues, 1 to 64, each of which has its part of\n"
+	"                        the memory, 16 MiB or more (as many as there are processors, but\n"
+	"                        no more than 4, or than there is memory for)\n"
 	"  --stats PATH|-        statistics as JSON, into PATH every second and at the end;\n"
 	"                        to stdout on SIGUSR1 and at the end\n"
 	"  --help                this text\n"
@@ -108,6 +115,10 @@ static int parse_one(int c, struct options *opt)
 		ret = number("--memory is 16 to 65536 MiB, not", MIN_MEMORY, MAX_MEMORY, &n);
 		opt->memory = n * MIB;
 		return ret;
+	case 't':
+		ret = number("there are 1 to 64 threads, not", 1, MAX_THREADS, &n);
+		opt->threads = (uint32_t)n;
+		return ret;
 	case 's':
 		opt->stats = optarg;
 		return 0;
@@ -120,6 +131,22 @@ static int parse_one(int c, struct options *opt)
 	}
 }
 
+/* As many as there are processors and memory for, unless it was said. */
+static int set_threads(struct options *opt)
+{
+	const uint64_t most = opt->memory / (MIN_MEMORY * MIB);
+	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (opt->threads > most)
+		return wrong("each thread needs", "16 MiB of --memory");
+	if (!opt->threads) {
+		opt->threads = cpus < 1 ? 1 : cpus < USUAL_THREADS ? (uint32_t)cpus : USUAL_THREADS;
+		if (opt->threads > most)
+			opt->threads = (uint32_t)most;
+	}
+	return 0;
+}
+
 int options_parse(int argc, char **argv, struct options *opt)
 {
 	static const struct option longs[] = {
@@ -128,6 +155,7 @@ int options_parse(int argc, char **argv, struct options *opt)
 		{"nqn", required_argument, NULL, 'q'},
 		{"queue-depth", required_argument, NULL, 'd'},
 		{"memory", required_argument, NULL, 'm'},
+		{"threads", required_argument, NULL, 't'},
 		{"stats", required_argument, NULL, 's'},
 		{"help", no_argument, NULL, 'h'},
 		{0},
@@ -145,5 +173,5 @@ int options_parse(int argc, char **argv, struct options *opt)
 		return wrong("what is", argv[optind]);
 	if (!opt->listen.port || !opt->nns)
 		return wrong("--listen and --namespace", "are needed");
-	return 0;
+	return set_threads(opt);
 }

@@ -21,8 +21,9 @@ struct options {
 	struct ns_option ns[MAX_NAMESPACES];
 	uint32_t nns;
 	const char *nqn;
-	uint16_t depth;    /* commands of an I/O queue */
-	uint64_t memory;   /* bytes, of all pools together */
+	uint16_t depth;  /* commands of an I/O queue */
+	uint64_t memory; /* bytes, of all pools together */
+	uint32_t threads;
 	const char *stats; /* a path, "-", or NULL */
 };
 

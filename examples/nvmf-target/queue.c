@@ -12,6 +12,13 @@
 
 /* ---- requests ---- */
 
+/* One thread counts, any may look. */
+static void count(atomic_uint_fast64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+			      memory_order_relaxed);
+}
+
 static bool cid_taken(const struct queue *q, uint16_t cid)
 {
 	return q->cids[cid / 64] >> cid % 64 & 1;
@@ -145,7 +152,7 @@ static int post_response(struct request *r)
 static void account(const struct request *r)
 {
 	struct stats *s = &r->queue->target->stats;
-	struct ctrl *ctrl = r->queue->ctrl;
+	struct queue *q = r->queue;
 	const struct capsule *cmd = &r->cmd;
 
 	if (r->status) {
@@ -154,22 +161,18 @@ static void account(const struct request *r)
 	}
 	if (cmd->kind == CAPSULE_READ) {
 		s->read_bytes += cmd->bytes;
-		if (ctrl) {
-			ctrl->reads++;
-			ctrl->read_bytes += cmd->bytes;
-		}
+		count(&q->moved.reads, 1);
+		count(&q->moved.read_bytes, cmd->bytes);
 	} else if (cmd->kind == CAPSULE_WRITE) {
 		s->write_bytes += cmd->bytes;
 		if (cmd->data == CAPSULE_INSIDE)
 			s->inside_bytes += cmd->bytes;
-		if (ctrl) {
-			ctrl->writes++;
-			ctrl->write_bytes += cmd->bytes;
-		}
+		count(&q->moved.writes, 1);
+		count(&q->moved.write_bytes, cmd->bytes);
 	} else {
 		return;
 	}
-	stats_latency(s, target_stamp(r->queue->target) - r->started);
+	stats_latency(s, target_stamp(q->target) - r->started);
 }
 
 static int post_fetch(struct request *r)
@@ -305,6 +308,8 @@ static void receive(struct queue *q, const struct sgp_wc *wc)
 		queue_end(q, "the host sent more commands than its queue has entries");
 		return;
 	}
+	q->limits.enabled =
+		q->ctrl && atomic_load_explicit(&q->ctrl->enabled, memory_order_relaxed);
 	status = capsule_check(&q->limits, sgp_chunk_addr(wc->sgl.chunk[0]), wc->byte_len, &r->cmd);
 	t->in_flight += r->cmd.kind != CAPSULE_ASYNC_EVENT;
 	q->sq_head = (uint16_t)((q->sq_head + 1) % q->sq_size);

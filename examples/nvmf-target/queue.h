@@ -12,12 +12,18 @@
 #ifndef NVMF_QUEUE_H
 #define NVMF_QUEUE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "capsule.h"
 #include "request.h"
 #include "target.h"
+
+/* What Reads and Writes have moved. */
+struct traffic {
+	uint64_t reads, writes, read_bytes, write_bytes;
+};
 
 struct queue {
 	struct queue *next;       /* of target.queues */
@@ -26,7 +32,11 @@ struct queue {
 	struct device *device;
 	struct rdma_cm_id *id;
 	struct sgp_ep *ep;
-	struct ctrl *ctrl; /* NULL before Connect, and when it ends */
+	struct ctrl *ctrl;  /* NULL before Connect, and when it ends */
+	atomic_bool doomed; /* its controller has gone: it is to end */
+	struct {
+		atomic_uint_fast64_t reads, writes, read_bytes, write_bytes;
+	} moved; /* written by its own thread only */
 	uint16_t qid;
 	uint16_t depth;   /* entries, as the private data said */
 	uint16_t sq_size; /* entries, as Connect said */

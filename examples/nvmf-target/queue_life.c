@@ -167,6 +167,8 @@ int queue_reap(struct target *t)
 	for (struct queue **link = &t->queues; *link;) {
 		struct queue *q = *link, *next = q->next;
 
+		if (atomic_load_explicit(&q->doomed, memory_order_relaxed))
+			queue_end(q, NULL);
 		if (!q->ending && !q->ctrl && t->now >= q->join_by)
 			queue_end(q, "its host has not connected it to a controller");
 		if (q->ending && !q->closed)

@@ -4,12 +4,14 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ctrl.h"
 #include "device.h"
 #include "queue.h"
 #include "server.h"
+#include "threads.h"
 #include "wire.h"
 
 enum {
@@ -53,15 +55,14 @@ static void reject(struct target *t, struct rdma_cm_id *id, int status)
 	rdma_destroy_id(id);
 }
 
-static int accept_host(struct queue *q, const struct rdma_conn_param *asked)
+static int accept_host(struct queue *q, uint8_t reads)
 {
 	const struct wire_cm_accept reply = {.crqsize = htole16(q->depth)};
 	struct ibv_device_attr attr;
 	struct rdma_conn_param param = {
 		.private_data = &reply,
 		.private_data_len = sizeof reply,
-		.initiator_depth =
-			asked->initiator_depth < MAX_READS ? asked->initiator_depth : MAX_READS,
+		.initiator_depth = reads,
 		.rnr_retry_count = RETRIES,
 		.flow_control = 1,
 	};
@@ -73,33 +74,67 @@ static int accept_host(struct queue *q, const struct rdma_conn_param *asked)
 	return rdma_accept(q->id, &param);
 }
 
-static void connect_request(struct target *t, const struct rdma_cm_event *event)
+static void accept_request(struct target *t, const struct mail *mail)
 {
-	struct rdma_cm_id *id = event->id;
-	uint16_t qid = 0;
-	uint32_t depth = 0;
-	int status = check_request(t, &event->param.conn, &qid, &depth);
-	struct device *dev;
+	struct device *dev = t->stopping ? NULL : device_get(t, mail->id->verbs);
 	struct queue *q;
 
-	if (status) {
-		reject(t, id, status);
-		return;
-	}
-	dev = t->stopping ? NULL : device_get(t, id->verbs);
 	/* What the queues may send at once has room, whatever they all do. */
-	if (!dev || t->promised + depth > t->budget.capsules ||
-	    (dev->strict && dev->promised + depth > dev->capsules)) {
-		reject(t, id, WIRE_CM_NO_RESOURCES);
+	if (!dev || atomic_load(&t->promised) + mail->depth > t->budget.capsules ||
+	    (dev->strict && dev->promised + mail->depth > dev->capsules)) {
+		reject(t, mail->id, WIRE_CM_NO_RESOURCES);
 		return;
 	}
-	q = queue_create(dev, id, qid, (uint16_t)depth);
-	if (!q) {
-		reject(t, id, WIRE_CM_NO_RESOURCES);
-		return;
-	}
-	if (accept_host(q, &event->param.conn))
+	q = queue_create(dev, mail->id, mail->qid, mail->depth);
+	if (!q)
+		reject(t, mail->id, WIRE_CM_NO_RESOURCES);
+	else if (accept_host(q, mail->reads))
 		queue_end(q, strerror(errno));
+}
+
+/* From here on its events are this thread's. */
+static void take_over(struct target *t, const struct mail *mail)
+{
+	if (rdma_migrate_id(mail->id, t->events))
+		reject(t, mail->id, WIRE_CM_NO_RESOURCES);
+	else
+		accept_request(t, mail);
+}
+
+void server_mail(struct target *t)
+{
+	struct mail *mail = atomic_exchange(&t->mail, NULL), *next;
+
+	/* Whichever comes first: hosts wait for one before they ask for the next. */
+	for (; mail; mail = next) {
+		next = mail->next;
+		take_over(t, mail);
+		free(mail);
+	}
+}
+
+static void connect_request(struct target *t, const struct rdma_cm_event *event)
+{
+	struct mail mail = {.id = event->id, .reads = event->param.conn.initiator_depth};
+	uint32_t depth = 0;
+	int status = check_request(t, &event->param.conn, &mail.qid, &depth);
+	struct target *to;
+
+	mail.depth = (uint16_t)depth;
+	if (mail.reads > MAX_READS)
+		mail.reads = MAX_READS;
+	/* This thread has every device that any has: it hears of their events for all. */
+	if (!status && (t->stopping || !device_get(t, mail.id->verbs)))
+		status = WIRE_CM_NO_RESOURCES;
+	if (status) {
+		reject(t, mail.id, status);
+		return;
+	}
+	to = mail.qid ? threads_choose(t->common) : t;
+	if (to == t)
+		accept_request(t, &mail);
+	else if (threads_send(to, &mail))
+		reject(t, mail.id, WIRE_CM_NO_RESOURCES);
 }
 
 static void handle_event(struct target *t, struct rdma_cm_event *event)
@@ -158,21 +193,38 @@ static int bind_listener(struct target *t)
 	return ret ? fail_sys(t->opt->listen.host) : 0;
 }
 
-int server_open(struct target *t)
+static int open_events(struct target *t)
 {
 	t->events = rdma_create_event_channel();
-	if (!t->events || rdma_create_id(t->events, &t->listener, NULL, RDMA_PS_TCP))
+	if (!t->events)
+		return fail_sys("no RDMA here, see 'sgpool doctor'");
+	fcntl(t->events->fd, F_SETFL, fcntl(t->events->fd, F_GETFL) | O_NONBLOCK);
+	t->cm = (struct uring_watch){.fd = t->events->fd, .ready = cm_ready, .owner = t};
+	uring_watch(&t->uring, &t->cm);
+	return 0;
+}
+
+int server_open(struct target *t)
+{
+	if (open_events(t))
+		return -1;
+	if (rdma_create_id(t->events, &t->listener, NULL, RDMA_PS_TCP))
 		return fail_sys("no RDMA here, see 'sgpool doctor'");
 	if (bind_listener(t))
 		return -1;
 	/* Bound to a device: what's wrong with it shows now. */
 	if (t->listener->verbs && !device_get(t, t->listener->verbs))
 		return -1;
-	if (rdma_listen(t->listener, BACKLOG))
-		return fail_sys("can't listen");
-	fcntl(t->events->fd, F_SETFL, fcntl(t->events->fd, F_GETFL) | O_NONBLOCK);
-	t->cm = (struct uring_watch){.fd = t->events->fd, .ready = cm_ready, .owner = t};
-	uring_watch(&t->uring, &t->cm);
+	return rdma_listen(t->listener, BACKLOG) ? fail_sys("can't listen") : 0;
+}
+
+int server_join(struct target *t)
+{
+	if (open_events(t))
+		return -1;
+	for (struct device *dev = t->common->thread->devices; dev; dev = dev->next)
+		if (!device_get(t, dev->verbs))
+			return -1;
 	return 0;
 }
 
@@ -186,13 +238,10 @@ void server_stop(struct target *t)
 int server_close(struct target *t)
 {
 	server_stop(t);
-	while (t->devices) {
-		struct device *dev = t->devices;
-
-		t->devices = dev->next;
-		if (device_close(dev))
+	server_mail(t); /* what has come too late: refused */
+	while (t->devices)
+		if (device_close(t->devices))
 			return -1;
-	}
 	if (t->events)
 		rdma_destroy_event_channel(t->events);
 	t->events = NULL;
@@ -226,7 +275,8 @@ int server_arm(struct target *t)
 			return fail_sgp("a completion queue has failed");
 		dev->armed = true;
 		uring_watch(&t->uring, &dev->completions);
-		uring_watch(&t->uring, &dev->events);
+		if (t->index == 0)
+			uring_watch(&t->uring, &dev->events);
 	}
 	return 0;
 }

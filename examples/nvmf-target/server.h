@@ -8,8 +8,14 @@
 
 #include "target.h"
 
-/* Listen where the options say. Returns 0; -1 after a line on stderr. */
+/* Listen where the options say: thread 0. Returns 0; -1 after a line on stderr. */
 int server_open(struct target *t);
+
+/* Another thread: be ready for hosts that come in by the devices thread 0 has. Likewise. */
+int server_join(struct target *t);
+
+/* Accept what thread 0 has sent. */
+void server_mail(struct target *t);
 
 /* No more hosts. */
 void server_stop(struct target *t);

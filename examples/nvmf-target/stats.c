@@ -31,6 +31,67 @@ static void add_endpoints(const struct target *t, struct stats *s)
 	}
 }
 
+static struct sgp_srq_stats receives_of(const struct target *t)
+{
+	struct sgp_srq_stats sum = {0};
+
+	for (const struct device *dev = t->devices; dev; dev = dev->next) {
+		struct sgp_srq_stats s;
+
+		if (sgp_srq_stats(dev->srq, &s))
+			continue;
+		sum.depth += s.depth;
+		sum.posted += s.posted;
+		sum.missing += s.missing;
+		sum.lost += s.lost;
+		sum.recvs += s.recvs;
+		sum.dry += s.dry;
+	}
+	return sum;
+}
+
+void stats_report(struct target *t)
+{
+	struct report report = {
+		.stats = t->stats,
+		.in_flight = t->in_flight,
+		.waits = t->budget.waits,
+		.waiting = t->budget.waiting,
+		.control = t->budget.control,
+		.data = t->budget.data,
+		.receives = receives_of(t),
+	};
+
+	add_endpoints(t, &report.stats);
+	for (const struct queue *q = t->queues; q; q = q->next)
+		report.queues += !q->ending;
+	pthread_mutex_lock(&t->common->lock);
+	t->report = report;
+	pthread_mutex_unlock(&t->common->lock);
+}
+
+/* ---- the sum of the reports ---- */
+
+static void add_stats(struct stats *sum, const struct stats *s)
+{
+	/* All of it is counters. */
+	_Static_assert(sizeof *s % sizeof(uint64_t) == 0, "counters only");
+	const uint64_t *from = (const void *)s;
+	uint64_t *to = (void *)sum;
+
+	for (size_t i = 0; i < sizeof *s / sizeof *from; i++)
+		to[i] += from[i];
+}
+
+static void add_report(struct report *sum, const struct report *r)
+{
+	add_stats(&sum->stats, &r->stats);
+	sum->in_flight += r->in_flight;
+	sum->waits += r->waits;
+	sum->waiting += r->waiting;
+	sum->queues += r->queues;
+}
+
 static void print_commands(FILE *f, const struct stats *s)
 {
 	fprintf(f, "\"commands\":{");
@@ -56,79 +117,94 @@ static void print_traffic(FILE *f, const struct stats *s)
 		s->posts, s->doorbells, s->signalled, s->split, s->queue_full);
 }
 
-static void print_hosts(FILE *f, const struct target *t, const struct stats *s)
+static void print_hosts(FILE *f, const struct common *c, const struct report *sum)
 {
-	unsigned int queues = 0, ctrls = 0;
+	unsigned int ctrls = 0;
 
-	for (const struct queue *q = t->queues; q; q = q->next)
-		queues += !q->ending;
 	for (int i = 0; i < MAX_CTRLS; i++)
-		ctrls += t->ctrl[i] != NULL;
+		ctrls += c->ctrl[i] != NULL;
 	fprintf(f,
 		",\"connections\":{\"queues\":%u,\"controllers\":%u,\"accepted\":%" PRIu64
 		",\"refused\":%" PRIu64 ",\"broken\":%" PRIu64 ",\"keep_alive_expired\":%" PRIu64
 		"}",
-		queues, ctrls, s->connections, s->refused_connections, s->broken_connections,
-		s->keep_alive_expired);
+		sum->queues, ctrls, sum->stats.connections, sum->stats.refused_connections,
+		sum->stats.broken_connections, sum->stats.keep_alive_expired);
 }
 
-static void print_memory(FILE *f, const struct target *t)
+/* A pool of each thread's, and in *total what they have together. */
+static void print_pools(FILE *f, const struct common *c, bool data, struct sgp_pool_stats *total)
 {
-	const struct {
-		const char *name;
-		struct sgp_pool *pool;
-	} pools[] = {{"control", t->budget.control}, {"data", t->budget.data}};
-	uint64_t registrations = 0, registered = 0;
+	const char *name = data ? "data" : "control", *comma = "";
 	char text[8192];
 
-	fprintf(f, ",\"memory\":{\"limit\":%" PRIu64 ",\"waits\":%" PRIu64 ",\"waiting\":%" PRIu64,
-		t->opt->memory, t->budget.waits, t->budget.waiting);
-	for (size_t i = 0; i < 2; i++) {
+	fprintf(f, ",\"%s\":[", name);
+	for (unsigned int i = 0; i < c->nthreads; i++) {
+		const struct report *r = &c->thread[i].report;
+		struct sgp_pool *pool = data ? r->data : r->control;
 		struct sgp_pool_stats stats;
 
-		if (!pools[i].pool || sgp_pool_stats(pools[i].pool, &stats))
+		if (!pool || sgp_pool_stats(pool, &stats))
 			continue;
-		registrations += stats.registrations;
-		registered += stats.bytes_registered;
-		if (sgp_pool_stats_print(pools[i].pool, pools[i].name, SGP_STATS_JSON, text,
-					 sizeof text) < (int)sizeof text) {
+		total->registrations += stats.registrations;
+		total->bytes_registered += stats.bytes_registered;
+		if (sgp_pool_stats_print(pool, name, SGP_STATS_JSON, text, sizeof text) <
+		    (int)sizeof text) {
 			text[strcspn(text, "\n")] = 0;
-			fprintf(f, ",\"%s\":%s", pools[i].name, text);
+			fprintf(f, "%s%s", comma, text);
+			comma = ",";
 		}
-	}
-	fprintf(f, ",\"registered\":%" PRIu64 ",\"registrations\":%" PRIu64 "}", registered,
-		registrations);
-}
-
-static void print_receives(FILE *f, const struct target *t)
-{
-	fprintf(f, ",\"receives\":[");
-	for (const struct device *dev = t->devices; dev; dev = dev->next) {
-		struct sgp_srq_stats s;
-
-		sgp_srq_stats(dev->srq, &s);
-		fprintf(f,
-			"%s{\"depth\":%u,\"posted\":%u,\"missing\":%u,\"lost\":%u,\"taken\":"
-			"%" PRIu64 ",\"dry\":%" PRIu64 "}",
-			dev == t->devices ? "" : ",", s.depth, s.posted, s.missing, s.lost, s.recvs,
-			s.dry);
 	}
 	fprintf(f, "]");
 }
 
+static void print_memory(FILE *f, const struct common *c, const struct report *sum)
+{
+	struct sgp_pool_stats total = {0};
+
+	fprintf(f, ",\"memory\":{\"limit\":%" PRIu64 ",\"waits\":%" PRIu64 ",\"waiting\":%" PRIu64,
+		c->opt->memory, sum->waits, sum->waiting);
+	print_pools(f, c, false, &total);
+	print_pools(f, c, true, &total);
+	fprintf(f, ",\"registered\":%" PRIu64 ",\"registrations\":%" PRIu64 "}",
+		(uint64_t)total.bytes_registered, (uint64_t)total.registrations);
+}
+
+static void print_receives(FILE *f, const struct common *c)
+{
+	fprintf(f, ",\"receives\":[");
+	for (unsigned int i = 0; i < c->nthreads; i++) {
+		const struct sgp_srq_stats *s = &c->thread[i].report.receives;
+
+		fprintf(f,
+			"%s{\"depth\":%u,\"posted\":%u,\"missing\":%u,\"lost\":%u,\"taken\":"
+			"%" PRIu64 ",\"dry\":%" PRIu64 "}",
+			i ? "," : "", s->depth, s->posted, s->missing, s->lost, s->recvs, s->dry);
+	}
+	fprintf(f, "]");
+}
+
+static void print_locked(FILE *f, const struct target *t)
+{
+	const struct common *c = t->common;
+	struct report sum = {0};
+
+	for (unsigned int i = 0; i < c->nthreads; i++)
+		add_report(&sum, &c->thread[i].report);
+	fprintf(f, "{\"seconds\":%.3f,\"threads\":%u,\"in_flight\":%" PRIu64 ",",
+		(double)(t->now - t->started) / 1e9, c->nthreads, sum.in_flight);
+	print_commands(f, &sum.stats);
+	print_traffic(f, &sum.stats);
+	print_hosts(f, c, &sum);
+	print_memory(f, c, &sum);
+	print_receives(f, c);
+	fprintf(f, "}\n");
+}
+
 static void print(FILE *f, const struct target *t)
 {
-	struct stats s = t->stats;
-
-	add_endpoints(t, &s);
-	fprintf(f, "{\"seconds\":%.3f,\"in_flight\":%" PRIu64 ",",
-		(double)(t->now - t->started) / 1e9, t->in_flight);
-	print_commands(f, &s);
-	print_traffic(f, &s);
-	print_hosts(f, t, &s);
-	print_memory(f, t);
-	print_receives(f, t);
-	fprintf(f, "}\n");
+	pthread_mutex_lock(&t->common->lock);
+	print_locked(f, t);
+	pthread_mutex_unlock(&t->common->lock);
 }
 
 /* Readers see the old file or the new one, never half of it. */

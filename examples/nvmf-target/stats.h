@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What the target did, as JSON: one object a time. Times are taken twice a turn of the loop, and not
- * for each command.
+ * for each command. Each thread counts for itself and reports now and then, and when it has ended its
+ * queues; what is written is the sum of the reports.
  */
 #ifndef NVMF_STATS_H
 #define NVMF_STATS_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include <sgpool/sgpool.h>
 
 #include "capsule.h"
 
@@ -28,12 +32,25 @@ struct stats {
 	uint64_t posts, doorbells, signalled, split, queue_full;
 };
 
+/* What a thread tells the others. */
+struct report {
+	struct stats stats;
+	uint64_t in_flight, waits, waiting;
+	uint32_t queues;
+	struct sgp_pool *control, *data; /* NULL: no device yet, or no longer */
+	struct sgp_srq_stats receives;   /* of all its devices */
+};
+
+struct common;
 struct target;
 
 /* A Read or Write took so many ns. */
 void stats_latency(struct stats *s, int64_t ns);
 
-/* Write them where --stats says; to stdout only when somebody has asked. */
+/* Report. */
+void stats_report(struct target *t);
+
+/* Write them where --stats says; to stdout only when somebody has asked. Thread 0's. */
 void stats_write(struct target *t, bool asked);
 
 #endif

@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The whole program's state: one of it, one thread. */
+/*
+ * The program's state. Each thread has all that commands need of its own: ring, memory, device queues,
+ * hosts' queues. What threads share is few and, but for flags, behind one lock, which no command takes:
+ * only connections, controllers and statistics do.
+ *
+ *      common --+-- target (thread 0): signals, the listener, admin queues, some I/O queues
+ *               +-- target (thread 1): I/O queues
+ *               +-- ...
+ */
 #ifndef NVMF_TARGET_H
 #define NVMF_TARGET_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -18,9 +28,29 @@
 #define MAX_CTRLS 1024 /* controllers at once: their identifiers are 1 .. MAX_CTRLS */
 
 struct ctrl;
+struct mail;
 struct queue;
+struct target;
 
-/* A device that hosts come through, with what all its queues share. */
+/* What all threads share. */
+struct common {
+	const struct options *opt;
+	struct ns *ns;             /* [opt->nns] */
+	struct capsule_ns *limits; /* likewise */
+	struct target *thread;     /* [nthreads] */
+	unsigned int nthreads;
+	atomic_bool stopping;    /* no more commands are taken */
+	atomic_bool failed;      /* a thread has: all end */
+	atomic_uint busy;        /* threads that have not answered all they have taken */
+	pthread_barrier_t ended; /* no thread has a queue any more */
+	pthread_mutex_t lock;    /* of what follows, and where it's said */
+	pthread_cond_t started;
+	unsigned int ready; /* threads that have started */
+	bool broken;        /* one could not */
+	struct ctrl *ctrl[MAX_CTRLS];
+};
+
+/* A device that hosts come through, with what all its queues of a thread share. */
 struct device {
 	struct device *next;
 	struct target *target;
@@ -41,28 +71,33 @@ struct device {
 #define DEVICE_BATCH 32 /* completions looked at at once */
 
 struct target {
-	const struct options *opt;
+	struct common *common;
+	unsigned int index; /* of the thread */
+	bool runs;          /* thread is one; thread 0 is not */
+	pthread_t thread;
+	const struct options *opt; /* common's, as ns and limits */
 	struct uring uring;
 	struct budget budget;
 	struct stats stats;
-	struct ns *ns;             /* [opt->nns] */
-	struct capsule_ns *limits; /* likewise */
+	struct report report; /* common.lock: what others may know of stats */
+	struct ns *ns;
+	struct capsule_ns *limits;
 	struct rdma_event_channel *events;
-	struct rdma_cm_id *listener;
-	struct uring_watch cm, signals;
-	struct device *devices;
-	struct queue *queues; /* all */
-	struct queue *dirty;  /* those whose posts wait for a doorbell, or for room */
-	struct ctrl *ctrl[MAX_CTRLS];
-	uint32_t promised; /* commands that all queues may have outstanding */
+	struct rdma_cm_id *listener; /* thread 0's */
+	struct uring_watch cm, signals, wake;
+	struct mail *_Atomic mail; /* from other threads: see threads.h */
+	struct device *devices;    /* common.lock, to change it */
+	struct queue *queues;      /* all */
+	struct queue *dirty;       /* those whose posts wait for a doorbell, or for room */
+	atomic_uint promised;      /* commands that all queues may have outstanding */
 	/* Commands that have been received and not answered, without async events. */
 	uint64_t in_flight;
 	int64_t now;   /* ns, of the present turn of the loop, to some milliseconds */
 	int64_t stamp; /* ns, exact: target_stamp() */
 	int64_t next_tick;
 	int64_t started;
-	bool stopping;
-	int64_t stop_at; /* when what is in flight is given up */
+	bool stopping, drained; /* drained: not one of common.busy any more */
+	int64_t stop_at;        /* when what is in flight is given up */
 };
 
 /*

@@ -14,6 +14,7 @@
 
 KIND=${SGP_NVMF_KIND:-ours}
 PORT=4420
+device=
 NQN=nqn.2025-01.org.sgpool:test
 HOST_NQN=nqn.2014-08.org.nvmexpress:uuid:5e0ff5a8-4f4c-4bfb-9a0b-9c4d7c0b0001
 HOST_ID=5e0ff5a8-4f4c-4bfb-9a0b-9c4d7c0b0001

@@ -34,12 +34,15 @@ static int make_file(char *name, uint64_t bytes)
 	return fd;
 }
 
-/* Namespace 1 can be written, namespace 2 cannot. */
+/* Namespace 1 can be written, namespace 2 cannot. A thread for each 16 MiB: the first I/O queue is not
+ * its admin queue's thread's, if there are two. */
 static void start(const char *memory)
 {
-	static char second[64];
-	const char *args[] = {"--namespace", path,      "--namespace", second, "--memory",
-			      memory,        "--stats", stats,         NULL};
+	static char second[64], threads[16];
+	const char *args[] = {"--namespace", path,  "--namespace", second,  "--memory", memory,
+			      "--stats",     stats, "--threads",   threads, NULL};
+
+	snprintf(threads, sizeof threads, "%d", atoi(memory) / 16);
 
 	file = make_file(path, BLOCKS * 512);
 	close(make_file(other, 1 << 20));
@@ -360,6 +363,62 @@ START_TEST(test_features_and_logs)
 END_TEST
 
 /* ---- what is refused ---- */
+
+/* Queues of one controller, on all threads: what they move is one thing to the host. */
+START_TEST(test_threads)
+{
+	const struct nvme_smart_log *smart;
+	struct wire_response response;
+	struct wire_command cmd;
+	struct host queue[4];
+
+	start("48");
+	host_admin(&admin, TARGET_NQN);
+	for (int i = 0; i < 4; i++) {
+		host_open(&queue[i], (uint16_t)(i + 1), HOST_DEPTH);
+		ck_assert_int_eq(
+			host_join(&queue[i], (uint16_t)(i + 1), TARGET_NQN, admin.cntlid, NULL),
+			NVME_SC_SUCCESS);
+		fill(host_data(&queue[i]), MIB, i);
+	}
+	for (int turn = 0; turn < 8; turn++) {
+		for (int i = 0; i < 4; i++) {
+			const bool write = turn % 2 == 0;
+
+			cmd = host_blocks(&queue[i], write ? nvme_cmd_write : nvme_cmd_read,
+					  (uint64_t)i * 2048, 2048);
+			if (!write) /* behind what was written */
+				cmd.sgl.addr = htole64((uintptr_t)host_data(&queue[i]) + MIB);
+			host_send(&queue[i], &cmd, 0, 0);
+		}
+		for (int i = 0; i < 4; i++) {
+			ck_assert(host_wait(&queue[i], &response));
+			ck_assert_uint_eq(response.status, 0);
+		}
+	}
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(memcmp(host_data(&queue[i]), host_data(&queue[i]) + MIB, MIB), 0);
+	host_close(&queue[3]); /* what it moved is still told */
+	cmd = host_command(&admin, nvme_admin_get_log_page, 0, 0, 512);
+	cmd.cdw10 = htole32(NVME_LOG_LID_SMART | (512 / 4 - 1) << 16);
+	ck_assert_int_eq(host_do(&admin, &cmd, NULL), NVME_SC_SUCCESS);
+	smart = (void *)host_data(&admin);
+	ck_assert_uint_eq(smart->host_writes[0], 16);
+	ck_assert_uint_eq(smart->host_reads[0], 16);
+	/* All of them go with the controller, whose ever they are. */
+	host_close(&admin);
+	for (int i = 0; i < 3; i++) {
+		ck_assert(!host_wait(&queue[i], &response));
+		host_close(&queue[i]);
+	}
+	ck_assert_int_eq(target_stop(), 0);
+	ck_assert_uint_eq(statistic("threads"), 3);
+	ck_assert_uint_eq(statistic("write"), 16);
+	ck_assert_uint_eq(statistic("read"), 16);
+	ck_assert_uint_eq(statistic("in_flight"), 0);
+	end_files();
+}
+END_TEST
 
 START_TEST(test_refusals)
 {
@@ -692,6 +751,7 @@ static Suite *suite(void)
 	tcase_add_test(doors, test_connects_at_once);
 	tcase_add_test(doors, test_discovery);
 	tcase_add_test(doors, test_more_than_memory);
+	tcase_add_test(doors, test_threads);
 	tcase_set_timeout(doors, 60);
 	suite_add_tcase(s, work);
 	suite_add_tcase(s, doors);
