@@ -553,7 +553,7 @@ END_TEST
 START_TEST(test_connects_at_once)
 {
 	struct wire_response response;
-	struct wire_command cmd;
+	struct wire_command cmd[8];
 	struct host h;
 
 	start("32");
@@ -561,10 +561,11 @@ START_TEST(test_connects_at_once)
 		int made = 0, refused = 0;
 
 		host_open(&h, 0, HOST_DEPTH);
-		for (int i = 0; i < 8; i++) {
-			cmd = host_joining(&h, 0, TARGET_NQN, WIRE_CNTLID_ANY);
-			host_send(&h, &cmd, 0, 0);
-		}
+		/* All have the same data, which is read when they are on their way. */
+		for (int i = 0; i < 8; i++)
+			cmd[i] = host_joining(&h, 0, TARGET_NQN, WIRE_CNTLID_ANY);
+		for (int i = 0; i < 8; i++)
+			host_send(&h, &cmd[i], 0, 0);
 		for (int i = 0; i < 8; i++) {
 			ck_assert(host_wait(&h, &response));
 			made += !response.status;
