@@ -64,7 +64,8 @@ def summary(rounds):
 
 def order(name):
     pattern, size, depth = name.split("-")
-    return size != "4k", int(depth), pattern
+    depth, _, jobs = depth.partition("x")
+    return size != "4k", int(depth), int(jobs or 1), pattern
 
 
 def main():

@@ -35,6 +35,9 @@ workloads=(
 	"randwrite-4k-32 --rw=randwrite --bs=4k --iodepth=32"
 	"read-128k-32 --rw=read --bs=128k --iodepth=32"
 	"write-128k-32 --rw=write --bs=128k --iodepth=32"
+	# Two jobs, on two queues.
+	"read-128k-32x2 --rw=read --bs=128k --iodepth=32 --numjobs=2"
+	"write-128k-32x2 --rw=write --bs=128k --iodepth=32 --numjobs=2"
 	"randread-4k-1 --rw=randread --bs=4k --iodepth=1"
 	"randwrite-4k-1 --rw=randwrite --bs=4k --iodepth=1"
 	"read-128k-1 --rw=read --bs=128k --iodepth=1"
@@ -73,7 +76,8 @@ measure() { # NAME OPTION...
 			jobs+=(--name="$1.$kind.$round" --filename="${disk[$kind]}" --stonewall)
 		done
 	done
-	fio --direct=1 --ioengine=libaio --time_based --runtime="$seconds" --size=192m \
+	fio --direct=1 --ioengine=libaio --group_reporting \
+		--time_based --runtime="$seconds" --size=192m \
 		--exec_prerun="$ticks" --exec_postrun="$ticks" --output="$1.fio" \
 		--output-format=json "${@:2}" "${jobs[@]}" >&2 || { cat "$1.fio" >&2 && return 1; }
 	# One can see how far it is.
