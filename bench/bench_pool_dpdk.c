@@ -34,6 +34,7 @@ static inline void *pool_memory(void *chunk)
 	return chunk;
 }
 
+#define POOL_HAS_BULK
 static inline void pool_get_bulk(struct pool *p, void **chunks, unsigned int n)
 {
 	rte_mempool_get_bulk(p->mempool, chunks, n);
@@ -44,6 +45,7 @@ static inline void pool_put_bulk(struct pool *p, void **chunks, unsigned int n)
 	rte_mempool_put_bulk(p->mempool, chunks, n);
 }
 
+#define POOL_HAS_THREADS
 /* Without a number of its own a thread has no cache. */
 static void pool_thread_begin(void)
 {

@@ -16,26 +16,6 @@ static inline void *pool_memory(void *chunk)
 	return chunk;
 }
 
-static inline void pool_get_bulk(struct pool *p, void **chunks, unsigned int n)
-{
-	for (unsigned int i = 0; i < n; i++)
-		chunks[i] = pool_get(p);
-}
-
-static inline void pool_put_bulk(struct pool *p, void **chunks, unsigned int n)
-{
-	for (unsigned int i = 0; i < n; i++)
-		pool_put(p, chunks[i]);
-}
-
-static void pool_thread_begin(void)
-{
-}
-
-static void pool_thread_end(void)
-{
-}
-
 static void pool_free(struct pool *p)
 {
 	munmap(p->memory, p->bytes);

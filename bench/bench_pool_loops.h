@@ -9,11 +9,17 @@
  *      static inline void *pool_get(struct pool *)
  *      static inline void pool_put(struct pool *, void *)
  *      static inline void *pool_memory(void *)           of what get returned
- *      static inline void pool_get_bulk(struct pool *, void **, unsigned int)
- *      static inline void pool_put_bulk(struct pool *, void **, unsigned int)
- *      static void pool_thread_begin(void), pool_thread_end(void)
  *      static struct pool *pool_make(size_t size, bool strided)    NULL: can't
  *      static void pool_free(struct pool *)
+ *
+ * and, with POOL_HAS_BULK, if it takes several at once otherwise than one by one,
+ *
+ *      static inline void pool_get_bulk(struct pool *, void **, unsigned int)
+ *      static inline void pool_put_bulk(struct pool *, void **, unsigned int)
+ *
+ * and, with POOL_HAS_THREADS, if a thread has to be made known to it,
+ *
+ *      static void pool_thread_begin(void), pool_thread_end(void)
  *
  * and gets loops_setup, loops_run and loops_teardown.
  */
@@ -43,6 +49,30 @@ struct loops {
 	_Alignas(128) _Atomic size_t tail;
 	_Alignas(128) void *ring[RING];
 };
+
+#ifndef POOL_HAS_BULK
+static inline void pool_get_bulk(struct pool *p, void **chunks, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		chunks[i] = pool_get(p);
+}
+
+static inline void pool_put_bulk(struct pool *p, void **chunks, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		pool_put(p, chunks[i]);
+}
+#endif
+
+#ifndef POOL_HAS_THREADS
+static void pool_thread_begin(void)
+{
+}
+
+static void pool_thread_end(void)
+{
+}
+#endif
 
 static void pair(struct loops *l, size_t n)
 {

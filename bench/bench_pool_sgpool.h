@@ -59,14 +59,7 @@ static inline void *pool_memory(void *chunk)
 	return sgp_chunk_addr(chunk);
 }
 
-static void pool_thread_begin(void)
-{
-}
-
-static void pool_thread_end(void)
-{
-}
-
+#define POOL_HAS_BULK
 static inline void pool_get_bulk(struct pool *p, void **chunks, unsigned int n)
 {
 	sgp_pool_get_bulk(p->pool, p->size, 0, (struct sgp_chunk **)chunks, n);
