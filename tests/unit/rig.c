@@ -207,6 +207,20 @@ static void list_of_one(struct rig_side *side, struct sgp_sgl *sgl, int byte)
 	ck_assert_int_eq(sgp_sgl_append(sgl, chunk, 0, sgp_chunk_size(chunk)), 0);
 }
 
+/* One assertion for all: Check makes each a write to a file. */
+void rig_check_bytes(const struct sgp_sgl *sgl, int byte)
+{
+	int wrong = 0;
+
+	for (int i = 0; i < sgl->num_sge; i++) {
+		const char *at = (const char *)(uintptr_t)sgl->sge[i].addr;
+
+		for (uint32_t j = 0; j < sgl->sge[i].length; j++)
+			wrong += at[j] != (char)byte;
+	}
+	ck_assert_int_eq(wrong, 0);
+}
+
 void rig_post_recv(struct rig_side *side, void *context)
 {
 	SGP_SGL(sgl, 1);

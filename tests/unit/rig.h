@@ -35,9 +35,9 @@ struct rig_attr {
 	uint32_t cq_flags;
 	uint32_t pool_flags;
 	uint32_t max_inline;
-	int cq_sge;    /* of a list that is handed over */
-	int cqe;       /* both depths */
-	int rnr_retry; /* as conn_param: 0 .. 7 */
+	int cq_sge;     /* of a list that is handed over */
+	int cqe;        /* both depths */
+	int rnr_retry;  /* as conn_param: 0 .. 7 */
 	size_t reserve; /* of the class: for receives */
 	size_t small;   /* so many chunks of 64 bytes besides */
 	/* Change what an endpoint is made with; the side's pool and cq stand. */
@@ -77,6 +77,9 @@ void rig_check_live(struct rig_side *side, uint64_t live);
 struct sgp_chunk *rig_chunk(struct rig_side *side, int byte);
 void rig_post_recv(struct rig_side *side, void *context);
 void rig_post_send(struct rig_side *side, void *context, int byte);
+
+/* All that the list is of is this byte. */
+void rig_check_bytes(const struct sgp_sgl *sgl, int byte);
 
 /* Poll side's cq until n completions are in side->wc, at most 5 s. Fails the test otherwise. */
 void rig_reap(struct rig_side *side, int n);
