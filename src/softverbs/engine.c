@@ -242,7 +242,7 @@ static bool keeps_order(struct sw_qp *qp, uint32_t at, int st)
 	return qp->stalled;
 }
 
-void sw_run(struct sw_qp *qp)
+static void run(struct sw_qp *qp)
 {
 	while (qp->state == IBV_QPS_RTS && qp->sq.next != qp->sq.head) {
 		bool killed = !qp->wait && !qp->stalled && SW_STRIKE(SW_MESSAGE).action == SW_KILL;
@@ -286,6 +286,13 @@ void sw_run(struct sw_qp *qp)
 		if (st != IBV_WC_SUCCESS || qp->broken)
 			sw_qp_error(qp);
 	}
+}
+
+void sw_run(struct sw_qp *qp)
+{
+	run(qp);
+	if (qp->tx)
+		sw_wire_flush(qp);
 }
 
 void sw_kick(struct sw_qp *qp)

@@ -172,7 +172,7 @@ struct sw_inbuf {
 	uint8_t b[SW_INBUF];
 };
 /* Small frames on their way out. */
-#define SW_OUTBUF 512u
+#define SW_OUTBUF 4096u
 struct sw_outbuf {
 	uint32_t at, end;
 	uint8_t b[SW_OUTBUF];
@@ -249,6 +249,8 @@ struct sw_rx;
 /* The QP's peer lives in another process: its request in slot `at`. A status, SW_WAITING, SW_SENT. */
 int sw_wire_send(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, uint32_t n,
 		 uint64_t len);
+/* Short requests are gathered: they go out now. */
+void sw_wire_flush(struct sw_qp *qp);
 /* The QP's state has changed: connections are made, or ended. */
 void sw_wire_state(struct sw_qp *qp);
 /* The QP is in RESET or goes: nothing of it may be touched any more. */

@@ -9,9 +9,10 @@
  *	             [ answer yet    ]
  *
  * A request is written from the memory it names, checked anew each time the socket has room, since
- * a region may go between. Answers come in the order of the requests. What fails here waits in
- * sw_run till all before it have their answers. When the responder's queue pair is gone, what has no
- * answer goes back to the queue and waits for a peer, as if it had been lost.
+ * a region may go between. Short ones are copied, and go out together when sw_run has done what it
+ * can. Answers come in the order of the requests. What fails here waits in sw_run till all before it
+ * have their answers. When the responder's queue pair is gone, what has no answer goes back to the
+ * queue and waits for a peer, as if it had been lost.
  */
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -26,11 +27,13 @@ struct sw_tx {
 	uint32_t at;
 	uint64_t sent; /* of it, header included */
 	struct sw_req req;
-	uint64_t got;  /* of what the first request under way reads */
-	uint32_t left; /* of the DATA that is coming in */
-	struct sw_outbuf out;
+	uint64_t got;         /* of what the first request under way reads */
+	uint32_t left;        /* of the DATA that is coming in */
+	struct sw_outbuf out; /* goes before the request in slot `at` */
 	struct sw_inbuf in;
 };
+
+#define SHORT 1024u /* bytes of a request that is copied, header included */
 
 static struct sw_swqe *slot(const struct sw_qp *qp, uint32_t at)
 {
@@ -121,6 +124,35 @@ static enum sw_io push(struct sw_tx *tx, const struct sw_piece *local, uint32_t 
 	return io;
 }
 
+/* Copies a short request to be sent with others; false: it is too long, or there is no room. */
+static bool gather(struct sw_tx *tx, const struct sw_piece *local, uint32_t n)
+{
+	uint64_t total = sizeof tx->req;
+
+	if (sw_reads(slot(tx->qp, tx->at)->op))
+		n = 0;
+	for (uint32_t i = 0; i < n; i++)
+		total += local[i].n;
+	if (total > SHORT)
+		return false;
+	if (!sw_out_room(&tx->out, (uint32_t)total) &&
+	    (sw_out_flush(tx->s.fd, &tx->out), !sw_out_room(&tx->out, (uint32_t)total)))
+		return false;
+	sw_out_put(&tx->out, &tx->req, sizeof tx->req);
+	for (uint32_t i = 0; i < n; i++)
+		sw_out_put(&tx->out, local[i].p, local[i].n);
+	return true;
+}
+
+void sw_wire_flush(struct sw_qp *qp)
+{
+	struct sw_tx *tx = qp->tx;
+
+	if (tx && alive(tx) && tx->out.at != tx->out.end &&
+	    sw_out_flush(tx->s.fd, &tx->out) == SW_IO_AGAIN)
+		sw_sock_want(&tx->s, EPOLLIN | EPOLLOUT);
+}
+
 /* The request in slot `at` fails at this end, and with it the queue pair. */
 static void fail(struct sw_qp *qp, uint32_t at, enum ibv_wc_status status)
 {
@@ -194,6 +226,7 @@ int sw_wire_send(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, ui
 {
 	struct sw_tx *tx = qp->tx ? qp->tx : open_tx(qp);
 	struct sw_swqe *w = slot(qp, at);
+	enum sw_io io;
 
 	if (!tx && qp->ibv.qp_base.qp_type == IBV_QPT_UC)
 		return IBV_WC_SUCCESS; /* nobody is there, and nobody is told */
@@ -222,7 +255,13 @@ int sw_wire_send(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, ui
 	}
 	tx->at = at;
 	tx->sent = 0;
-	if (push(tx, local, n) == SW_IO_AGAIN)
+	if (gather(tx, local, n))
+		return SW_SENT;
+	tx->part = true;
+	io = sw_out_flush(tx->s.fd, &tx->out);
+	if (io == SW_IO_OK)
+		io = push(tx, local, n);
+	if (io == SW_IO_AGAIN)
 		sw_sock_want(&tx->s, EPOLLIN | EPOLLOUT);
 	return SW_SENT;
 }
