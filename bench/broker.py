@@ -20,7 +20,7 @@ import tempfile
 import time
 
 # subscribers, bytes, messages, window
-SIDE_BY_SIDE = [(1, 256, 20000, 64), (1, 65536, 3000, 16), (64, 256, 600, 64), (64, 65536, 150, 16)]
+SIDE_BY_SIDE = [(1, 256, 40000, 64), (1, 65536, 4000, 16), (64, 256, 1000, 64), (64, 65536, 200, 16)]
 # The window is two: what is queued is not what is asked for.
 FAN_OUT = [(n, size, messages // n, 2) for size, messages in ((4096, 6400), (1 << 20, 640))
            for n in (1, 8, 64)]
@@ -94,24 +94,24 @@ def machine():
 
 def side_by_side(args, build, env):
     print(f"{machine()}; {args.rounds} rounds\n\n"
-          "| subscribers | bytes | broker | delivered/s | us CPU a delivery | rate ratio | CPU ratio |\n"
-          "|---|---|---|---|---|---|---|", file=args.out)
-    for case in SIDE_BY_SIDE:
+          "| subscribers | bytes | QoS | broker | delivered/s | us CPU a delivery | rate ratio | CPU ratio |\n"
+          "|---|---|---|---|---|---|---|---|", file=args.out)
+    for case, qos in ((case, qos) for case in SIDE_BY_SIDE for qos in (0, 1)):
         rows = {name: [] for name in ("mosquitto", "tcp", "rdma")}
         for _ in range(args.rounds):
             for name in rows:
-                rows[name].append(run(name, case, build, env))
+                rows[name].append(run(name, case, build, env, "--qos", qos))
         for name, mine in rows.items():
             pair = lambda key: statistics.median(
                 r[key] / m[key] for r, m in zip(mine, rows["mosquitto"]))
-            result = {"subscribers": case[0], "bytes": case[1], "broker": name,
+            result = {"subscribers": case[0], "bytes": case[1], "qos": qos, "broker": name,
                       "delivered_per_s": median(mine, "delivered_per_s"),
                       "cpu_us_per_delivery": median(mine, "cpu_us_per_delivery"),
                       "rate_ratio": pair("delivered_per_s"),
                       "cpu_ratio": pair("cpu_us_per_delivery")}
             if args.json:
                 print(json.dumps(result))
-            print("| {subscribers} | {bytes} | {broker} | {delivered_per_s:.0f} | "
+            print("| {subscribers} | {bytes} | {qos} | {broker} | {delivered_per_s:.0f} | "
                   "{cpu_us_per_delivery:.1f} | {rate_ratio:.2f} | {cpu_ratio:.2f} |".format(**result),
                   file=args.out, flush=True)
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What sgpool-pub and sgpool-sub have in common: their options. See client.h. */
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/format.h"
 #include "client.h"
 
 enum {
@@ -88,12 +88,9 @@ void client_usage(const struct client *c, const char *fmt, ...)
 uint64_t client_number(const struct client *c, const char *what, const char *text, uint64_t min,
 		       uint64_t max)
 {
-	char *end;
-	unsigned long long n;
+	uint64_t n;
 
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || n < min || n > max)
+	if (parse_number(text, min, max, &n))
 		client_usage(c, "%s needs a number from %llu to %llu, not '%s'", what,
 			     (unsigned long long)min, (unsigned long long)max, text);
 	return n;

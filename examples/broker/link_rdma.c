@@ -118,7 +118,8 @@ static void starve(struct rdma_link *l)
 		host->starved(host);
 	l->hungry = true;
 	mqr_conn_pause(&l->conn, true);
-	loop_timer_set(host->loop, &l->timer, LOOK_MS);
+	if (loop_timer_set(host->loop, &l->timer, LOOK_MS))
+		mqr_conn_fail(&l->conn, ENOMEM, "no memory for a timer");
 }
 
 static void keep(struct rdma_link *l, struct sgp_sgl *list)

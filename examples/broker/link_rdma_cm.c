@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,70 +23,7 @@ enum {
 	RESOLVE_MS = 5000,
 	BUDGET = 16,  /* rounds of polling before others have their turn */
 	LATER_MS = 5, /* until what could not be done is tried again */
-	PDS = 16,
 };
-
-/* ---- protection domains: one a device and pool, for all threads ---- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct domain {
-	struct ibv_context *verbs;
-	struct sgp_pool *pool;
-	struct ibv_pd *pd;
-	int users;
-} domains[PDS];
-
-static struct ibv_pd *make_domain(struct domain *d, struct ibv_context *verbs,
-				  struct sgp_pool *pool)
-{
-	*d = (struct domain){.verbs = verbs, .pool = pool, .pd = ibv_alloc_pd(verbs)};
-	if (d->pd && sgp_pool_add_pd(pool, d->pd)) {
-		const int err = errno;
-
-		ibv_dealloc_pd(d->pd);
-		d->pd = NULL;
-		errno = err;
-	}
-	return d->pd;
-}
-
-static struct ibv_pd *get_domain(struct ibv_context *verbs, struct sgp_pool *pool)
-{
-	struct ibv_pd *pd = NULL;
-	int at = -1;
-
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < PDS; i++) {
-		if (domains[i].pd && domains[i].verbs == verbs && domains[i].pool == pool) {
-			at = i;
-			break;
-		}
-		if (!domains[i].pd && at < 0)
-			at = i;
-	}
-	errno = ENOSPC;
-	if (at >= 0)
-		pd = domains[at].pd ? domains[at].pd : make_domain(&domains[at], verbs, pool);
-	if (pd)
-		domains[at].users++;
-	pthread_mutex_unlock(&lock);
-	return pd;
-}
-
-static int put_domain(struct ibv_pd *pd)
-{
-	int ret = 0;
-
-	pthread_mutex_lock(&lock);
-	for (int i = 0; i < PDS; i++)
-		if (domains[i].pd == pd && --domains[i].users == 0) {
-			ret = sgp_pool_remove_pd(domains[i].pool, pd) || ibv_dealloc_pd(pd) ? -1
-											    : 0;
-			domains[i].pd = NULL;
-		}
-	pthread_mutex_unlock(&lock);
-	return ret;
-}
 
 /* ---- completion queues in the loop ---- */
 
@@ -139,35 +75,41 @@ static void completed(struct loop_fd *fd, uint32_t events)
 	struct rdma_cq_fd *cq = container_of(fd, struct rdma_cq_fd, fd);
 
 	(void)events;
+	cq->device->armed = false;
 	run(cq->rdma, cq->device);
+}
+
+/* Device i, whose completions the loop tells of; NULL with errno, and it may be asked for again. */
+static struct mqr_device *watch(struct link_rdma *rdma, int i)
+{
+	struct mqr_device *d = &rdma->mqr.device[i];
+	struct rdma_cq_fd *cq = &rdma->cq[i];
+
+	if (cq->rdma)
+		return d;
+	*cq = (struct rdma_cq_fd){.fd = {.ready = completed, .fd = sgp_cq_fd(d->cq)}, .device = d};
+	if (loop_add(rdma->host->loop, &cq->fd, EPOLLIN))
+		return NULL;
+	cq->rdma = rdma;
+	sgp_cq_arm(d->cq);
+	return d;
 }
 
 static struct mqr_device *need_device(struct link_rdma *rdma, struct ibv_context *verbs)
 {
-	const int before = rdma->mqr.devices;
 	struct ibv_pd *pd;
-	struct mqr_device *d;
-	struct rdma_cq_fd *cq;
 
-	for (int i = 0; i < before; i++)
+	for (int i = 0; i < rdma->mqr.devices; i++)
 		if (rdma->mqr.device[i].verbs == verbs)
-			return &rdma->mqr.device[i];
-	pd = get_domain(verbs, rdma->host->memory->pool);
+			return watch(rdma, i);
+	pd = rdma_domain_get(verbs, rdma->host->memory->pool);
 	if (!pd)
 		return NULL;
-	d = mqr_loop_device(&rdma->mqr, verbs, pd);
-	if (!d) {
-		put_domain(pd);
+	if (!mqr_loop_device(&rdma->mqr, verbs, pd)) {
+		rdma_domain_put(pd);
 		return NULL;
 	}
-	cq = &rdma->cq[before];
-	*cq = (struct rdma_cq_fd){
-		.fd = {.ready = completed, .fd = sgp_cq_fd(d->cq)}, .rdma = rdma, .device = d};
-	/* It fails where epoll does, and then nothing here would work. */
-	if (loop_add(rdma->host->loop, &cq->fd, EPOLLIN))
-		return NULL;
-	sgp_cq_arm(d->cq);
-	return d;
+	return watch(rdma, rdma->mqr.devices - 1);
 }
 
 /* ---- links ---- */
@@ -491,12 +433,13 @@ int link_rdma_close(struct link_rdma *rdma)
 	loop_timer_stop(loop, &rdma->timer);
 	loop_remove(loop, &rdma->events);
 	for (int i = 0; i < n; i++) {
-		loop_remove(loop, &rdma->cq[i].fd);
+		if (rdma->cq[i].rdma)
+			loop_remove(loop, &rdma->cq[i].fd);
 		pd[i] = rdma->mqr.device[i].pd;
 	}
 	ret = mqr_loop_end(&rdma->mqr);
 	for (int i = 0; i < n; i++)
-		if (put_domain(pd[i]))
+		if (rdma_domain_put(pd[i]))
 			ret = -1;
 	rdma_destroy_event_channel(rdma->channel);
 	mqr_list_free(&rdma->payload);

@@ -10,7 +10,7 @@
 /* A device's completion queue, as a descriptor of the loop. */
 struct rdma_cq_fd {
 	struct loop_fd fd;
-	struct link_rdma *rdma;
+	struct link_rdma *rdma; /* NULL: it is not in the loop */
 	struct mqr_device *device;
 };
 
@@ -25,7 +25,6 @@ struct link_rdma {
 	struct loop_timer timer; /* a run is due somewhat later */
 	uint32_t links;
 	struct sgp_sgl payload; /* of the packet that is being handed over */
-	uint8_t *scratch;       /* [host->limits.head] its head, if that is not in one piece */
 };
 
 enum rdma_state {
@@ -58,6 +57,10 @@ struct rdma_link {
 
 extern const struct mqr_ops rdma_mqr_ops;
 extern const struct link_ops rdma_link_ops;
+
+/* A device's and pool's, on which the pool is registered. NULL with errno. Putting: -1, it's in use. */
+struct ibv_pd *rdma_domain_get(struct ibv_context *verbs, struct sgp_pool *pool);
+int rdma_domain_put(struct ibv_pd *pd);
 
 /* Run the completion queues soon: something is to be looked after. */
 void rdma_kick(struct link_rdma *rdma);

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/format.h"
 #include "link_rdma.h"
 
 enum {
@@ -486,10 +487,9 @@ static void run(struct load *l)
 
 static uint64_t number(const char *text, uint64_t min, uint64_t max)
 {
-	char *end;
-	unsigned long long n = strtoull(text, &end, 10);
+	uint64_t n;
 
-	if (*text < '0' || *text > '9' || *end || n < min || n > max) {
+	if (parse_number(text, min, max, &n)) {
 		fprintf(stderr, "broker-load: a number from %llu to %llu, not '%s'\n",
 			(unsigned long long)min, (unsigned long long)max, text);
 		exit(2);

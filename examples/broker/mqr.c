@@ -255,7 +255,14 @@ static bool look_after(struct mqr_conn *c)
 		if (c->starved)
 			say_starved(c);
 		c->waiting = c->starved = false;
+		c->in_care = true;
 		c->loop->ops->ready(c);
+		c->in_care = false;
+	}
+	if (c->gathered && c->id) {
+		c->gathered = false;
+		/* What does not go has completions that say so. */
+		(void)sgp_ep_submit(c->ep);
 	}
 	return again || c->starved || (c->over && !c->told);
 }
@@ -277,27 +284,29 @@ void mqr_look_after_all(struct mqr_loop *loop)
 
 int mqr_loop_run(struct mqr_loop *loop, struct mqr_device *device, int budget)
 {
+	bool armed = device->armed;
 	int n = 0;
 
-	if (sgp_cq_arm(device->cq)) {
-		mqr_device_failed(loop, device, sgp_errmsg());
-		n = -1;
-	}
-	for (int round = 0; n >= 0; round++) {
-		if (budget && round == budget)
-			break;
+	for (int round = 0; !budget || round < budget; round++) {
 		n = sgp_poll(device->cq, MQR_BATCH, device->wc);
-		if (n < 0)
-			mqr_device_failed(loop, device, sgp_errmsg());
 		for (int i = 0; i < n; i++) {
 			complete(&device->wc[i]);
 			/* The array may not be used again for long. */
 			sgp_sgl_clear(&device->wc[i].sgl);
 		}
 		mqr_look_after_all(loop);
-		if (n == 0)
+		if (n < 0 || (n == 0 && armed))
 			break;
+		/* An event for what is polled anyway would be in vain: it's asked for when all is done. */
+		if (n == 0) {
+			n = sgp_cq_arm(device->cq) ? -1 : 1;
+			if (n < 0)
+				break;
+			device->armed = armed = true;
+		}
 	}
+	if (n < 0)
+		mqr_device_failed(loop, device, sgp_errmsg());
 	mqr_bury(loop);
 	return n > 0 ? 1 : n;
 }
@@ -416,10 +425,13 @@ static int post(struct mqr_conn *c, struct sgp_sgl *list)
 {
 	const bool signal = c->device->iwarp || c->since + 1 >= SIGNAL_EVERY;
 
-	if (sgp_flow_sendv(&c->flow, c, list, signal ? IBV_SEND_SIGNALED : 0))
+	if (sgp_flow_sendv(&c->flow, c, list, SGP_BATCH | (signal ? IBV_SEND_SIGNALED : 0)))
 		return -1;
 	c->since = signal ? 0 : c->since + 1;
 	c->loop->posts++;
+	c->gathered = true;
+	if (!c->in_care)
+		mqr_touch(c);
 	return 0;
 }
 

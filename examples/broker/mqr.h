@@ -107,6 +107,7 @@ struct mqr_device {
 	int parts;
 	int max_sge; /* SGEs of what is sent */
 	bool iwarp;
+	bool armed; /* sgp_cq_fd(cq) will turn readable: the owner clears it when it has */
 };
 
 struct mqr_loop {
@@ -136,7 +137,9 @@ struct mqr_conn {
 	bool starved;    /* ... since there was no chunk */
 	bool update_due; /* a grant could not go */
 	bool is_touched;
-	int err; /* 0: the other end disconnected; EPROTO: it broke the rules; another */
+	bool gathered; /* posts of which the device has not been told yet ... */
+	bool in_care;  /* ... which it will be before a run looks at another connection */
+	int err;       /* 0: the other end disconnected; EPROTO: it broke the rules; another */
 	char why[160];
 	struct sgp_sgl in;             /* the packet that is coming */
 	uint64_t in_bytes;             /* of it, in all; 0: none has begun */
