@@ -407,7 +407,11 @@ SGP_HOT_API int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **b
 /* One send, as rdma_post_sendv(3); otherwise as sgp_post(). */
 SGP_HOT_API int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags);
 
-/* One RDMA WRITE, as rdma_post_writev(3); otherwise as sgp_post(). */
+/*
+ * One RDMA WRITE, as rdma_post_writev(3); otherwise as sgp_post(). Its completion says that the peer
+ * has the bytes on InfiniBand and RoCE; on iWARP only that the memory is free again. A SEND behind it
+ * finds them there on all.
+ */
 SGP_HOT_API int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
 			    uint64_t remote_addr, uint32_t rkey);
 
