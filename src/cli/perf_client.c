@@ -199,6 +199,26 @@ static int await_sent(struct client *c, struct perf_test *t, const struct run *r
 	return 0;
 }
 
+/* Until what the server says it sent has come; not for ever, as it may say what it likes. */
+static int await_received(struct client *c, struct perf_test *t)
+{
+	uint64_t seen = 0, now;
+	int64_t until = 0;
+
+	while (!perf_test_done(t)) {
+		if (perf_session_turn(&c->session, PERF_SLEEP_MS))
+			return -1;
+		now = perf_test_sum(t, true);
+		if (!until || now != seen)
+			until = clock_ms() + CONN_SILENCE_MS;
+		else if (clock_ms() >= until)
+			return fail(c, "messages that the other end says it sent did not come",
+				    NULL);
+		seen = now;
+	}
+	return 0;
+}
+
 /* Does what the server counted fit what was sent? */
 static int compare_counts(struct client *c, const struct perf_test *t, const struct run *r)
 {
@@ -227,9 +247,8 @@ static int run(struct client *c, struct perf_test *t, struct run *r, struct hist
 		return -1;
 	r->theirs = s->message.figures;
 	perf_test_finish(t, r->theirs.sent);
-	while (!perf_test_done(t))
-		if (perf_session_turn(s, PERF_SLEEP_MS))
-			return -1;
+	if (await_received(c, t))
+		return -1;
 	s->running = NULL;
 	r->ours = perf_test_figures(t, latency);
 	r->messages = r->ours.sent + (t->p.both ? r->theirs.sent : 0);
