@@ -7,7 +7,7 @@
 #ifndef TESTS_SUITE_H
 #define TESTS_SUITE_H
 
-#include <check.h>
+#include "asserts.h"
 #include <stdlib.h>
 
 /* Before main() makes a case, which is when Check reads it. What the environment says goes first. */

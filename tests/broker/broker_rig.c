@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A broker inside the test, see broker_rig.h. */
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -12,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../asserts.h"
 #include "broker_rig.h"
 #include "listen.h"
 #include "stats.h"

@@ -8,8 +8,8 @@
 #ifndef TESTS_BROKER_RDMA_ENDS_H
 #define TESTS_BROKER_RDMA_ENDS_H
 
-#include <check.h>
 
+#include "../asserts.h"
 #include "link_rdma.h"
 
 struct end {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Both ends of a transfer in one process, see ends.h. */
-#include <check.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "../asserts.h"
 #include "ends.h"
 
 #include "sgpool/softverbs.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <check.h>
 #include <string.h>
 
+#include "../asserts.h"
 #include "heap_rig.h"
 
 struct rig rig;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A small host (see host.h). */
 #include <arpa/inet.h>
-#include <check.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../asserts.h"
 #include "host.h"
 
 #define ADDR        "127.0.0.1"

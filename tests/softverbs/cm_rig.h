@@ -5,7 +5,6 @@
 #define TESTS_SOFTVERBS_CM_RIG_H
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sgpool/softverbs.h>
+
+#include "../asserts.h"
 
 static struct rdma_event_channel *ch;
 

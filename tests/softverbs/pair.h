@@ -3,7 +3,6 @@
 #ifndef TESTS_SOFTVERBS_PAIR_H
 #define TESTS_SOFTVERBS_PAIR_H
 
-#include <check.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -12,6 +11,7 @@
 #include <string.h>
 #include <sgpool/softverbs.h>
 
+#include "../asserts.h"
 #include "../plain.h"
 
 #define PAIR_BUF 65536

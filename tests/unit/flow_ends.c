@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <check.h>
 #include <errno.h>
 #include <string.h>
 
+#include "../asserts.h"
 #include "flow_ends.h"
 
 static struct rig rig;

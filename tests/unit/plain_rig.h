@@ -6,12 +6,12 @@
 #ifndef PLAIN_RIG_H
 #define PLAIN_RIG_H
 
-#include <check.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "../asserts.h"
 #include "../plain.h"
 #include "rig.h"
 

@@ -6,9 +6,9 @@
 #ifndef POOL_RIG_H
 #define POOL_RIG_H
 
-#include <check.h>
 #include <stdint.h>
 
+#include "../asserts.h"
 #include "pool/pool.h"
 #include "sgpool/sgpool.h"
 #include "sgpool/softverbs.h"

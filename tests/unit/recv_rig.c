@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <check.h>
 
+#include "../asserts.h"
 #include "../plain.h"
 #include "pool/pool.h"
 #include "recv_rig.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 
+#include "../asserts.h"
 #include "rig.h"
 
 #define TIMEOUT_MS 60000
