@@ -169,6 +169,7 @@ extern unsigned int sw_net_open;
 #define SW_INBUF 4096u
 struct sw_inbuf {
 	uint32_t at, end;
+	bool dry; /* the last read had room for more: the socket was empty */
 	uint8_t b[SW_INBUF];
 };
 /* Small frames on their way out. */

@@ -25,6 +25,7 @@ enum sw_io sw_in_need(int fd, struct sw_inbuf *in, uint32_t n)
 	got = recv(fd, in->b + in->end, SW_INBUF - in->end, MSG_DONTWAIT);
 	if (got <= 0)
 		return failed(got);
+	in->dry = (uint32_t)got < SW_INBUF - in->end;
 	in->end += (uint32_t)got;
 	return in->end >= n ? SW_IO_OK : SW_IO_AGAIN;
 }
@@ -98,6 +99,7 @@ enum sw_io sw_in_memory(int fd, struct sw_inbuf *in, const struct sw_piece *to, 
 	k = recvmsg(fd, &m, MSG_DONTWAIT);
 	if (k <= 0)
 		return failed(k);
+	in->dry = (uint64_t)k < want + SW_INBUF;
 	if ((uint64_t)k > want) {
 		in->end = (uint32_t)((uint64_t)k - want);
 		k = (ssize_t)want;

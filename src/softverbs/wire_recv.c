@@ -284,10 +284,14 @@ static bool sane(const struct sw_rx *rx, const struct sw_req *r)
 
 static enum sw_io request(struct sw_rx *rx)
 {
-	enum sw_io io = sw_in_need(rx->s.fd, &rx->in, sizeof rx->req);
 	struct sw_req *r = &rx->req;
 	struct sw_qp *qp = rx->qp;
+	enum sw_io io;
 
+	/* What comes later, an end too, is an event of its own. */
+	if (rx->in.dry && rx->in.end - rx->in.at < sizeof *r)
+		return SW_IO_AGAIN;
+	io = sw_in_need(rx->s.fd, &rx->in, sizeof *r);
 	if (io != SW_IO_OK)
 		return io;
 	memcpy(r, sw_in_take(&rx->in, sizeof *r), sizeof *r);
@@ -394,6 +398,7 @@ bool sw_rx_work(struct sw_rx *rx)
 	enum sw_io io = SW_IO_OK;
 	struct sw_qp *qp;
 
+	rx->in.dry = false;
 	for (int n = 0; n < BUDGET && io == SW_IO_OK && sw_rx_alive(rx); n++)
 		io = step(rx);
 	if (!sw_rx_alive(rx))

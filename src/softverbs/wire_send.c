@@ -357,9 +357,13 @@ static enum sw_io about_request(struct sw_tx *tx, const struct sw_rsp *r)
 
 static enum sw_io frame(struct sw_tx *tx)
 {
-	enum sw_io io = sw_in_need(tx->s.fd, &tx->in, sizeof(struct sw_rsp));
 	struct sw_rsp r;
+	enum sw_io io;
 
+	/* What comes later, an end too, is an event of its own. */
+	if (tx->in.dry && tx->in.end - tx->in.at < sizeof r)
+		return SW_IO_AGAIN;
+	io = sw_in_need(tx->s.fd, &tx->in, sizeof r);
 	if (io != SW_IO_OK)
 		return io;
 	memcpy(&r, sw_in_take(&tx->in, sizeof r), sizeof r);
@@ -412,6 +416,7 @@ static void listen_to(struct sw_tx *tx)
 	struct sw_qp *qp = tx->qp;
 	enum sw_io io;
 
+	tx->in.dry = false;
 	do
 		io = tx->left ? data(tx) : frame(tx);
 	while (io == SW_IO_OK && alive(tx));
