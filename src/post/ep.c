@@ -356,7 +356,7 @@ int sgp_ep_stats(struct sgp_ep *ep, struct sgp_ep_stats *stats)
 		return sgp_fail(EINVAL, "statistics: an endpoint and room for them are needed");
 	sgp_lock(&ep->cq->lock);
 	sgp_lock(&ep->send.lock);
-	*stats = ep->stats;
+	sgp_sum_posts(ep, stats);
 	sgp_unlock(&ep->send.lock);
 	stats->completions = ep->completions;
 	stats->errors = ep->errors;

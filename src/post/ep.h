@@ -80,6 +80,12 @@ struct sgp_ep {
 	char *inlined;         /* [depth][max_inline]: gathered inline payloads */
 	bool listed;           /* in the cq's inbox for attention */
 	struct sgp_ep_stats stats;
+	/*
+	 * Posts of a plain operation, with a doorbell of its own or waiting for one: for each of these only one
+	 * number is counted. stats has the others', and its signalled is not used.
+	 */
+	uint64_t alone, gathered;
+	uint64_t quiet; /* requests without IBV_SEND_SIGNALED */
 
 	uint64_t recvs, recv_refused; /* under the receive side's lock */
 
@@ -246,6 +252,12 @@ void sgp_cq_renew_locked(struct sgp_cq *cq, struct sgp_ep *ep);
 /* The group joins the pending list, to be told of. The lock is held. */
 void sgp_cq_tell_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader);
 
+/*
+ * Fill in the list that a group hands back, an empty one. It has room for as many SGEs as were posted: the post
+ * has seen to that. Its slots do not have the holds any more. The lock is held. handover.c.
+ */
+void sgp_hand_over(struct sgp_side *side, const struct sgp_slot *leader, struct sgp_sgl *sgl);
+
 /* Drop the holds of a cancelled group's slots, whose post is over, so that they have none; returns how
  * many. The cq's lock is held. */
 unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader);
@@ -307,8 +319,11 @@ void sgp_cq_wake(struct sgp_cq *cq);
  */
 uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err);
 
-/* The same of one request alone, in ep->wr[0], whose slot has the sequence seq. */
-uint32_t sgp_ep_ring_one_locked(struct sgp_ep *ep, uint32_t seq, int *err);
+/*
+ * The same of one request alone, in ep->wr[0], whose slot is the last. Returns 0: it's queued; or the
+ * device's errno, and the slot is withdrawn.
+ */
+int sgp_ep_ring_alone_locked(struct sgp_ep *ep);
 
 /* No post any more, and none on its way: ep.c. */
 void sgp_ep_stop_posts(struct sgp_ep *ep);

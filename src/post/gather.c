@@ -82,28 +82,27 @@ static inline struct ibv_send_wr *next_request(struct sgp_ep *ep)
 	return wr;
 }
 
-static inline unsigned int signal_flag(struct sgp_ep *ep, unsigned int slot_flags)
+/* The next request is signalled, or not: the flag to send it with. */
+static inline unsigned int signal_flag(struct sgp_ep *ep, bool signalled)
 {
-	if (!(slot_flags & SGP_SLOT_SIGNALLED)) {
+	if (!signalled) {
 		ep->send.unsignalled++;
+		ep->quiet++;
 		return 0;
 	}
 	ep->send.unsignalled = 0;
-	ep->stats.signalled++;
 	return IBV_SEND_SIGNALED;
 }
 
-/* Offer the slot at head, whose flags are given, and make its request. */
+/* Offer the slot at head and make its request; extra: flags besides those that the caller of the post gave. */
 static inline __attribute__((always_inline)) void
 fill_request(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to,
-	     struct sgp_slot *slot, unsigned int slot_flags, struct ibv_sge *sge, int num_sge,
-	     unsigned int extra, uint64_t offset)
+	     struct sgp_slot *slot, struct ibv_sge *sge, int num_sge, unsigned int extra,
+	     uint64_t offset)
 {
 	unsigned int send_flags =
-		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra |
-		signal_flag(ep, slot_flags);
+		((unsigned int)wr->flags & (IBV_SEND_FENCE | IBV_SEND_SOLICITED)) | extra;
 
-	ep->stats.wrs++;
 	sgp_wr_fill(to, wr, sgp_side_offer(&ep->send, slot), sge, num_sge, send_flags, offset);
 }
 
@@ -111,7 +110,9 @@ static inline void add_request(struct sgp_ep *ep, const struct sgp_wr *wr, struc
 			       struct ibv_sge *sge, int num_sge, unsigned int extra,
 			       uint64_t offset)
 {
-	fill_request(ep, wr, next_request(ep), slot, slot->flags, sge, num_sge, extra, offset);
+	extra |= signal_flag(ep, slot->flags & SGP_SLOT_SIGNALLED);
+	ep->stats.wrs++;
+	fill_request(ep, wr, next_request(ep), slot, sge, num_sge, extra, offset);
 }
 
 void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_send_wr *wr,
@@ -122,7 +123,7 @@ void sgp_add_request(struct sgp_ep *ep, struct sgp_slot *slot, const struct ibv_
 	ep->stats.wrs++;
 	*to = *wr;
 	to->wr_id = sgp_side_offer(&ep->send, slot);
-	to->send_flags = send_flags | signal_flag(ep, slot->flags);
+	to->send_flags = send_flags | signal_flag(ep, slot->flags & SGP_SLOT_SIGNALLED);
 	to->next = NULL;
 }
 
@@ -151,24 +152,23 @@ static void add_inline(struct sgp_ep *ep, const struct sgp_wr *wr, struct sgp_sl
 	ep->stats.inlined++;
 }
 
-/* One request for the whole list, in a slot with these flags. */
-static inline __attribute__((always_inline)) void
-fill_whole(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to,
-	   struct sgp_slot *slot, unsigned int flags)
+/*
+ * Fill in the slot for the whole list. Returns the SGEs for its request: the list's own, or, if these would not
+ * last, the slot's.
+ */
+static inline __attribute__((always_inline)) struct ibv_sge *
+fill_whole(struct sgp_slot *slot, const struct sgp_sgl *sgl, unsigned int flags, bool later)
 {
-	const struct sgp_sgl *sgl = wr->sgl;
-	struct ibv_sge *sge = sgl->sge;
-
 	sgp_fill_holds(slot, sgl->chunk, sgl->num_chunk);
 	if (flags & SGP_SLOT_HANDOVER) {
 		sgp_fill_handover(slot, sgl);
-		sge = slot->sge;
-	} else if (wr->flags & SGP_BATCH) {
+	} else if (later) {
 		fill_sges(slot, sgl);
 		fill_objects(slot, sgl);
-		sge = slot->sge;
+	} else {
+		return sgl->sge;
 	}
-	fill_request(ep, wr, to, slot, flags, sge, sgl->num_sge, 0, 0);
+	return slot->sge;
 }
 
 /* A walk over a list that is split. */
@@ -380,7 +380,9 @@ static int gather_planned(struct sgp_ep *ep, const struct sgp_wr *wr, unsigned i
 	if (plan.goes_inline)
 		add_inline(ep, wr, slot);
 	else
-		fill_whole(ep, wr, next_request(ep), slot, slot->flags);
+		add_request(ep, wr, slot,
+			    fill_whole(slot, wr->sgl, slot->flags, wr->flags & SGP_BATCH),
+			    wr->sgl->num_sge, 0, 0);
 	return 0;
 }
 
@@ -415,18 +417,24 @@ static __attribute__((noinline)) int gather_special(struct sgp_ep *ep, const str
 
 /* One that is plain, and has room. */
 static inline __attribute__((always_inline)) void
-fill_plain(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to)
+fill_plain(struct sgp_ep *ep, const struct sgp_wr *wr, struct ibv_send_wr *to, bool later)
 {
 	struct sgp_side *side = &ep->send;
+	unsigned int signal = IBV_SEND_SIGNALED;
 	struct sgp_slot *slot;
-	uint8_t flags = 0;
+	struct ibv_sge *sge;
+	uint8_t flags;
 
-	if (wr->flags & IBV_SEND_SIGNALED)
+	if (SGP_LIKELY(wr->flags & IBV_SEND_SIGNALED)) {
 		flags = SGP_SLOT_WANTED | SGP_SLOT_SIGNALLED;
-	else if (must_signal(side))
-		flags = SGP_SLOT_SIGNALLED;
+		side->unsignalled = 0;
+	} else {
+		flags = must_signal(side) ? SGP_SLOT_SIGNALLED : 0;
+		signal = signal_flag(ep, flags);
+	}
 	slot = sgp_fill_slot(side, wr->context, ops[wr->opcode].completes_as, flags);
-	fill_whole(ep, wr, to, slot, flags);
+	sge = fill_whole(slot, wr->sgl, 0, later);
+	fill_request(ep, wr, to, slot, sge, wr->sgl->num_sge, signal, 0);
 }
 
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
@@ -435,23 +443,24 @@ int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr)
 		return gather_special(ep, wr);
 	if (begin_connected(ep, 1))
 		return -1;
-	fill_plain(ep, wr, next_request(ep));
+	ep->stats.wrs++;
+	fill_plain(ep, wr, next_request(ep), wr->flags & SGP_BATCH);
 	return 0;
 }
 
-bool sgp_gather_plain(struct sgp_ep *ep, const struct sgp_wr *wr)
+bool sgp_is_plain(struct sgp_ep *ep, const struct sgp_wr *wr)
 {
-	struct ibv_send_wr *to = ep->wr;
+	return is_plain(ep, wr) && SGP_LIKELY(sgp_side_has_room(&ep->send, 1));
+}
 
-	if (!is_plain(ep, wr) || !SGP_LIKELY(sgp_side_has_room(&ep->send, 1)))
-		return false;
-	if (wr->flags & SGP_BATCH) {
-		if (!ep->nwr)
-			ep->doorbell_seq = ep->send.head;
-		to = next_request(ep);
-	} else if (ep->nwr) {
-		return false;
-	}
-	fill_plain(ep, wr, to);
-	return true;
+void sgp_fill_alone(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	fill_plain(ep, wr, ep->wr, false);
+}
+
+void sgp_gather_plain(struct sgp_ep *ep, const struct sgp_wr *wr)
+{
+	if (!ep->nwr)
+		ep->doorbell_seq = ep->send.head;
+	fill_plain(ep, wr, next_request(ep), true);
 }

@@ -48,6 +48,15 @@ void sgp_count_refusal(struct sgp_ep *ep, int err)
 	}
 }
 
+void sgp_sum_posts(const struct sgp_ep *ep, struct sgp_ep_stats *stats)
+{
+	*stats = ep->stats;
+	stats->posts += ep->alone + ep->gathered;
+	stats->wrs += ep->alone + ep->gathered;
+	stats->doorbells += ep->alone;
+	stats->signalled = stats->wrs - ep->quiet;
+}
+
 int sgp_check_list(const struct sgp_ep *ep, struct sgp_sgl *sgl)
 {
 	if (sgp_ep_is_stopped(ep))

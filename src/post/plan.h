@@ -56,15 +56,23 @@ void sgp_ep_find_plain(struct sgp_ep *ep);
 /* Plan and gather one operation. Returns 0; -1 with errno, nothing gathered and no slot taken. */
 int sgp_gather(struct sgp_ep *ep, const struct sgp_wr *wr);
 
+/* Does the operation need no planning, and has the queue room for it? */
+bool sgp_is_plain(struct sgp_ep *ep, const struct sgp_wr *wr);
+
 /*
- * Gather one operation that needs no planning, if it is such and the queue has room: one request, which with
- * SGP_BATCH waits, as any other; else it is ep->wr[0] and does not count as waiting, for
- * sgp_ep_ring_one_locked(), and nothing waits before it. False: anything else, and nothing has changed.
+ * Such a one becomes ep->wr[0], for sgp_ep_ring_alone_locked(); nothing waits for the doorbell. Not counted as
+ * waiting, nor in ep->stats.
  */
-bool sgp_gather_plain(struct sgp_ep *ep, const struct sgp_wr *wr);
+void sgp_fill_alone(struct sgp_ep *ep, const struct sgp_wr *wr);
+
+/* Such a one, with SGP_BATCH, waits with the others. Not counted in ep->stats. */
+void sgp_gather_plain(struct sgp_ep *ep, const struct sgp_wr *wr);
 
 /* A refused post: statistics and probe. */
 SGP_COLD void sgp_count_refusal(struct sgp_ep *ep, int err);
+
+/* What was posted, in the caller's terms. */
+void sgp_sum_posts(const struct sgp_ep *ep, struct sgp_ep_stats *stats);
 
 /* The last refusals (the connection, the room), before parts slots are taken. 0; -1 with errno. */
 int sgp_begin(struct sgp_ep *ep, uint32_t parts);

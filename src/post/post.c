@@ -22,22 +22,22 @@ static SGP_COLD void drop_copied(struct sgp_sgl *sgl)
 }
 
 /* The queue has the list, which is empty now. */
-static SGP_HOT void empty_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl)
+static SGP_HOT void empty_list(struct sgp_ep *ep, struct sgp_sgl *sgl)
 {
-	ep->stats.posts++;
 	if (sgl->num_chunk > sgl->num_sge)
 		ep->stats.joined += (uint64_t)(sgl->num_chunk - sgl->num_sge);
 	sgp_sgl_reset(sgl);
 }
 
-/* The same where its first slot is at seq. Returns the next seq. */
+/* The same, counted, where its first slot is at seq. Returns the next seq. */
 static SGP_HOT uint32_t settle_accepted(struct sgp_ep *ep, struct sgp_sgl *sgl, uint32_t seq)
 {
 	const struct sgp_slot *slot = sgp_side_slot(&ep->send, seq);
 
 	if (slot->flags & SGP_SLOT_COPIED)
 		drop_copied(sgl);
-	empty_accepted(ep, sgl);
+	ep->stats.posts++;
+	empty_list(ep, sgl);
 	return seq + slot->parts;
 }
 
@@ -113,7 +113,7 @@ static SGP_HOT int post_chain(struct sgp_ep *ep, struct sgp_wr *wr, uint32_t *po
 }
 
 /* A child is refused; where pools are checked, the endpoint takes the long way from here on. */
-static __attribute__((noinline)) int leave_short_way(struct sgp_ep *ep)
+static SGP_COLD int leave_short_way(struct sgp_ep *ep)
 {
 	if (ep)
 		atomic_store_explicit(&ep->plain, 0, memory_order_relaxed);
@@ -129,13 +129,19 @@ static SGP_HOT void see_to_later(struct sgp_ep *ep)
 	}
 }
 
-/* A post whose side is locked, by the long way; so far it was refused with err, or 0. */
-static __attribute__((noinline, flatten)) int post_any_locked(struct sgp_ep *ep, struct sgp_wr *wr,
-							      struct sgp_wr **bad_wr, int err)
+/* The long way: any operations, where anything may be out of the ordinary. */
+static __attribute__((noinline, flatten)) int post_any(struct sgp_ep *ep, struct sgp_wr *wr,
+						       struct sgp_wr **bad_wr)
 {
 	uint32_t posted = 0;
+	int err = 0;
 
-	if (!err && post_chain(ep, wr, &posted))
+	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
+		return -1;
+	if (!ep || !wr)
+		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
+	sgp_lock(&ep->send.lock);
+	if (post_chain(ep, wr, &posted))
 		err = errno;
 	if (ep->send.unsignalled || ep->nwr)
 		see_to_later(ep);
@@ -155,46 +161,92 @@ static __attribute__((noinline, flatten)) int post_any_locked(struct sgp_ep *ep,
 	return -1;
 }
 
-/*
- * Begin a post: lock the side, and if one plain operation is all that it is, do it. Returns 1 when that was
- * it; 0 when it is not such a one, or was refused with *err: the side is locked then; -1 with errno.
- */
-static SGP_HOT int begin(struct sgp_ep *ep, struct sgp_wr *wr, int *err)
+/* The device did not take the one request, whose slot is free again. */
+static SGP_COLD int refused(struct sgp_ep *ep, int err)
 {
-	uint32_t seq;
+	settle_rejected(ep, ep->send.head, ep->send.head + 1, err);
+	if (ep->send.unsignalled)
+		see_to_later(ep);
+	ep->stats.wrs++;
+	ep->stats.doorbells++;
+	sgp_count_refusal(ep, err);
+	errno = err;
+	return -1;
+}
 
-	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
-		return -1;
-	if (!SGP_LIKELY(ep != NULL) || !SGP_LIKELY(wr != NULL))
-		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
-	sgp_lock(&ep->send.lock);
-	seq = ep->send.head;
-	if (!SGP_LIKELY(!wr->next) || !sgp_gather_plain(ep, wr))
-		return 0;
+/* Is one plain operation all that there is to do? */
+static SGP_HOT bool is_plain(struct sgp_ep *ep, struct sgp_wr *wr)
+{
+	return SGP_LIKELY(wr != NULL) && SGP_LIKELY(!wr->next) && sgp_is_plain(ep, wr) &&
+	       (wr->flags & SGP_BATCH || SGP_LIKELY(!ep->nwr));
+}
+
+/* Then it's posted. Returns 0; -1 with errno, nothing having changed. */
+static SGP_HOT int post_plain_locked(struct sgp_ep *ep, struct sgp_wr *wr)
+{
 	if (wr->flags & SGP_BATCH) {
+		sgp_gather_plain(ep, wr);
 		ep->accepted = ep->nwr;
+		ep->gathered++;
 		see_to_later(ep);
 	} else {
-		if (!SGP_LIKELY(sgp_ep_ring_one_locked(ep, seq, err) != seq)) {
-			settle_rejected(ep, seq, seq + 1, *err);
-			return 0;
-		}
+		int err;
+
+		sgp_fill_alone(ep, wr);
+		err = sgp_ep_ring_alone_locked(ep);
+		if (!SGP_LIKELY(err == 0))
+			return refused(ep, err);
+		ep->alone++;
 		if (ep->send.unsignalled)
 			see_to_later(ep);
 	}
-	empty_accepted(ep, wr->sgl);
-	sgp_unlock(&ep->send.lock);
-	return 1;
+	empty_list(ep, wr->sgl);
+	return 0;
+}
+
+/*
+ * A post, if a plain operation is all that it is. Returns 1: it was accepted; 0: it is none, and nothing has
+ * changed; -1 with errno.
+ *
+ * With and without a lock apart: what has to be kept over the calls of a mutex would cost the other.
+ */
+static SGP_HOT int try_plain(struct sgp_ep *ep, struct sgp_wr *wr, bool lock)
+{
+	int done = 0;
+
+	if (lock)
+		sgp_lock(&ep->send.lock);
+	if (SGP_LIKELY(is_plain(ep, wr)))
+		done = post_plain_locked(ep, wr) ? -1 : 1;
+	if (lock)
+		sgp_unlock(&ep->send.lock);
+	return done;
+}
+
+static SGP_HOT bool may_be_plain(const struct sgp_ep *ep)
+{
+	return sgp_mode_is_ordinary() && SGP_LIKELY(ep != NULL);
 }
 
 /* Flattened: the way of one plain operation is short, and its calls would cost as much again. */
+static __attribute__((noinline, flatten)) int try_locked(struct sgp_ep *ep, struct sgp_wr *wr)
+{
+	return try_plain(ep, wr, true);
+}
+
 __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 {
-	int err = 0, begun = begin(ep, wr, &err);
+	int done = 0;
 
-	if (SGP_LIKELY(begun > 0))
+	if (may_be_plain(ep))
+		done = ep->send.lock.off ? try_plain(ep, wr, false) : try_locked(ep, wr);
+	if (SGP_LIKELY(done > 0))
 		return 0;
-	return begun ? -1 : post_any_locked(ep, wr, bad_wr, err);
+	if (!done)
+		return post_any(ep, wr, bad_wr);
+	if (bad_wr)
+		*bad_wr = wr;
+	return -1;
 }
 
 /* Only what a SEND uses: clearing the rest would cost more than the call. */
@@ -209,27 +261,46 @@ static inline void fill_send(struct sgp_wr *wr, void *context, struct sgp_sgl *s
 	wr->ah = NULL;
 }
 
-/* A SEND by the long way. */
-static __attribute__((noinline)) int sendv_locked(struct sgp_ep *ep, void *context,
-						  struct sgp_sgl *sgl, int flags, int err)
+static __attribute__((noinline)) int sendv_any(struct sgp_ep *ep, void *context,
+					       struct sgp_sgl *sgl, int flags)
 {
 	struct sgp_wr wr;
 
 	fill_send(&wr, context, sgl, flags);
-	return post_any_locked(ep, &wr, NULL, err);
+	return post_any(ep, &wr, NULL);
 }
 
-__attribute__((flatten)) int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl,
-					    int flags)
+static SGP_HOT int sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
+			 bool lock)
 {
-	int err = 0, begun;
 	struct sgp_wr wr; /* in registers: it does not go farther than here */
+	int done;
 
 	fill_send(&wr, context, sgl, flags);
-	begun = begin(ep, &wr, &err);
-	if (SGP_LIKELY(begun > 0))
+	done = try_plain(ep, &wr, lock);
+	if (SGP_LIKELY(done > 0))
 		return 0;
-	return begun ? -1 : sendv_locked(ep, context, sgl, flags, err);
+	return done ? -1 : sendv_any(ep, context, sgl, flags);
+}
+
+static __attribute__((noinline, flatten)) int sendv_unlocked(struct sgp_ep *ep, void *context,
+							     struct sgp_sgl *sgl, int flags)
+{
+	return sendv(ep, context, sgl, flags, false);
+}
+
+static __attribute__((noinline, flatten)) int sendv_locked(struct sgp_ep *ep, void *context,
+							   struct sgp_sgl *sgl, int flags)
+{
+	return sendv(ep, context, sgl, flags, true);
+}
+
+int sgp_post_sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags)
+{
+	if (!may_be_plain(ep))
+		return sendv_any(ep, context, sgl, flags);
+	return ep->send.lock.off ? sendv_unlocked(ep, context, sgl, flags)
+				 : sendv_locked(ep, context, sgl, flags);
 }
 
 int sgp_post_writev(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,

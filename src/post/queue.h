@@ -183,6 +183,12 @@ static inline uint64_t sgp_side_offer(struct sgp_side *side, struct sgp_slot *sl
 	return wr_id;
 }
 
+/* The sequence of a slot that is posted. */
+static inline uint32_t sgp_slot_seq(const struct sgp_slot *slot)
+{
+	return (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed);
+}
+
 /* Take the slots from seq to head back: the device has none of them. The poster's. */
 void sgp_side_withdraw(struct sgp_side *side, uint32_t seq);
 

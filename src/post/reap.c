@@ -38,11 +38,6 @@ static struct sgp_side *side_of_leader(struct sgp_ep *ep, const struct sgp_slot 
 	return leader->opcode & IBV_WC_RECV ? ep->in : &ep->send;
 }
 
-static uint32_t seq_of(const struct sgp_slot *slot)
-{
-	return (uint32_t)atomic_load_explicit(&slot->tag, memory_order_relaxed);
-}
-
 /* ---- the holds of messages that have ended ---- */
 
 /*
@@ -59,24 +54,35 @@ static void give_back(struct sgp_cq *cq)
 }
 
 /* The same when a message's do not find room any more. */
-static SGP_COLD void drop_many(struct sgp_cq *cq, struct sgp_slot *slot)
+static SGP_COLD void drop_many(struct sgp_cq *cq, struct sgp_chunk *const *chunk, size_t n)
 {
 	give_back(cq);
-	sgp_chunk_put_bulk(slot->chunk, slot->num_chunk);
-	sgp_slot_free(slot);
+	sgp_chunk_put_bulk(chunk, n);
+}
+
+static SGP_HOT void drop(struct sgp_cq *cq, struct sgp_chunk *const *chunk, size_t n)
+{
+	size_t before = cq->nback;
+
+	if (!SGP_LIKELY(before + n <= SGP_CQ_BACK)) {
+		drop_many(cq, chunk, n);
+		return;
+	}
+	sgp_chunks_copy(cq->back + before, chunk, n, true);
+	cq->nback = before + n;
+}
+
+/* What the caller has left in a completion. */
+static __attribute__((noinline)) void drop_list(struct sgp_cq *cq, struct sgp_sgl *sgl)
+{
+	drop(cq, sgl->chunk, (size_t)sgl->num_chunk);
+	sgp_sgl_reset(sgl);
 }
 
 /* A slot that is plain gives up its holds and is free. */
 static SGP_HOT void drop_plain(struct sgp_cq *cq, struct sgp_slot *slot)
 {
-	size_t n = slot->num_chunk, before = cq->nback;
-
-	if (!SGP_LIKELY(before + n <= SGP_CQ_BACK)) {
-		drop_many(cq, slot);
-		return;
-	}
-	sgp_chunks_copy(cq->back + before, slot->chunk, n, true);
-	cq->nback = before + n;
+	drop(cq, slot->chunk, slot->num_chunk);
 	sgp_slot_free(slot);
 }
 
@@ -84,7 +90,7 @@ static SGP_HOT void drop_plain(struct sgp_cq *cq, struct sgp_slot *slot)
 
 static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
 {
-	uint32_t first = seq_of(leader) - leader->parts + 1u;
+	uint32_t first = sgp_slot_seq(leader) - leader->parts + 1u;
 
 	for (uint32_t i = 0, parts = leader->parts; i < parts; i++)
 		sgp_slot_free(sgp_side_slot(side, first + i));
@@ -93,7 +99,7 @@ static void free_group(struct sgp_side *side, const struct sgp_slot *leader)
 /* The numbers of holds stay: a post looks at them after the doorbell, to tell a list from a copy. */
 static unsigned int put_holds(struct sgp_side *side, const struct sgp_slot *leader)
 {
-	uint32_t first = seq_of(leader) - leader->parts + 1u;
+	uint32_t first = sgp_slot_seq(leader) - leader->parts + 1u;
 	unsigned int dropped = 0;
 
 	for (uint32_t i = 0; i < leader->parts; i++) {
@@ -109,7 +115,7 @@ static unsigned int put_holds(struct sgp_side *side, const struct sgp_slot *lead
 
 unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader)
 {
-	uint32_t first = seq_of(leader) - leader->parts + 1u;
+	uint32_t first = sgp_slot_seq(leader) - leader->parts + 1u;
 	unsigned int dropped = put_holds(side, leader);
 
 	for (uint32_t i = 0; i < leader->parts; i++)
@@ -142,7 +148,7 @@ static void end_cancelled(struct sgp_ep *ep, struct sgp_slot *leader)
 static __attribute__((noinline)) struct sgp_slot *
 end_special(struct sgp_ep *ep, struct sgp_side *side, struct sgp_slot *slot)
 {
-	struct sgp_slot *leader = sgp_side_slot(side, seq_of(slot) + slot->to_lead);
+	struct sgp_slot *leader = sgp_side_slot(side, sgp_slot_seq(slot) + slot->to_lead);
 
 	if (slot->flags & SGP_SLOT_WINDOW)
 		sgp_window_ended_locked(slot);
@@ -178,54 +184,12 @@ static inline bool is_owed(const struct sgp_slot *leader)
 	return leader->flags & SGP_SLOT_WANTED || leader->done.status != IBV_WC_SUCCESS;
 }
 
-/* Whether an SGE goes on where the list ends: the message limit had cut it in two. */
-static bool continues(const struct sgp_sgl *sgl, const struct ibv_sge *next)
-{
-	const struct ibv_sge *last = sgl->sge + sgl->num_sge - 1;
-
-	return sgl->num_sge && last->addr + last->length == next->addr &&
-	       last->lkey == next->lkey &&
-	       (uint64_t)last->length + next->length <= SGP_MAX_SGE_LENGTH;
-}
-
-/*
- * Fill in the list that a group hands back. There is room for as many SGEs as it had when it was
- * posted: the post has seen to that.
- */
-static void hand_over(struct sgp_side *side, const struct sgp_slot *leader, struct sgp_sgl *sgl)
-{
-	uint32_t first = seq_of(leader) - leader->parts + 1u;
-
-	for (uint32_t i = 0; i < leader->parts; i++) {
-		const struct sgp_slot *slot = sgp_side_slot(side, first + i);
-		int cut = i && slot->num_sge && continues(sgl, slot->sge);
-
-		sgp_slot_writes_no_more(slot);
-		sgp_check_ended(slot);
-		if (cut)
-			sgl->sge[sgl->num_sge - 1].length += slot->sge[0].length;
-		memcpy(sgl->sge + sgl->num_sge, slot->sge + cut,
-		       (size_t)(slot->num_sge - cut) * sizeof *slot->sge);
-		memcpy(sgl->chunk + sgl->num_chunk, slot->chunk,
-		       slot->num_chunk * sizeof(struct sgp_chunk *));
-		sgl->num_chunk += slot->num_chunk;
-		for (int j = 0; j < slot->num_sge; j++)
-			sgl->length += slot->sge[j].length;
-		sgl->num_sge += slot->num_sge - cut;
-	}
-	sgl->pds = leader->pds;
-	sgl->keys = side->pd_bit;
-	sgl->access = leader->access;
-	if (leader->flags & SGP_SLOT_OBJECTS)
-		sgl->flags |= SGP_SGL_OBJECTS;
-}
-
 /* Fill in the caller's completion, but for what only a success brings. */
 static SGP_HOT void fill_wc(struct sgp_ep *ep, const struct sgp_slot *leader,
 			    const struct sgp_done *done, struct sgp_wc *wc)
 {
 	if (wc->sgl.num_chunk || wc->sgl.num_sge)
-		sgp_sgl_clear(&wc->sgl);
+		drop_list(ep->cq, &wc->sgl);
 	wc->context = leader->context;
 	wc->ep = ep;
 	wc->opcode = (enum ibv_wc_opcode)leader->opcode;
@@ -264,7 +228,7 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 		drop_group(ep->cq, side, leader);
 		return;
 	}
-	hand_over(side, leader, &wc->sgl);
+	sgp_hand_over(side, leader, &wc->sgl);
 	if (done->status == IBV_WC_SUCCESS && wc->opcode & IBV_WC_RECV) {
 		wc->byte_len = done->byte_len;
 		wc->imm_data = done->imm_data;
@@ -411,26 +375,46 @@ static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struc
 	return end_slot(ep, side, slot);
 }
 
+/* Of the completions that came together: the send side that the last one was of, found once for its neighbours. */
+struct neighbour {
+	uint64_t place; /* wr_id >> 32; at first more than any can be */
+	struct sgp_ep *ep;
+};
+
+/* The device has been asked before: whatever is checked was, or was not, posted as such by then. */
+static SGP_HOT bool find_neighbour(const struct sgp_cq *cq, uint64_t wr_id, struct neighbour *last)
+{
+	struct sgp_ep *ep;
+
+	if (wr_id & SGP_WR_RECV || !sgp_mode_is_ordinary())
+		return false;
+	ep = sgp_cq_ep_of(cq, wr_id);
+	if (!ep)
+		return false;
+	*last = (struct neighbour){.place = wr_id >> 32, .ep = ep};
+	return true;
+}
+
 /*
  * The same where it's the end of one plain message that went well, as almost always: its slot. NULL:
  * anything else, and nothing has changed.
  */
 static SGP_HOT struct sgp_slot *match_plain(struct sgp_cq *cq, const struct ibv_wc *raw,
-					    struct sgp_ep **which)
+					    struct neighbour *last)
 {
 	uint64_t wr_id = raw->wr_id;
-	struct sgp_ep *ep = sgp_cq_ep_of(cq, wr_id);
 	struct sgp_slot *slot;
+	struct sgp_ep *ep;
 
-	if (!SGP_LIKELY(ep != NULL) || wr_id & SGP_WR_RECV || raw->status != IBV_WC_SUCCESS)
+	if (!SGP_LIKELY(wr_id >> 32 == last->place) && !find_neighbour(cq, wr_id, last))
 		return NULL;
+	ep = last->ep;
 	slot = sgp_side_slot(&ep->send, (uint32_t)wr_id);
-	if (!SGP_LIKELY(atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id) ||
+	if (!SGP_LIKELY(raw->status == IBV_WC_SUCCESS) ||
+	    !SGP_LIKELY(atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id) ||
 	    !SGP_LIKELY(sgp_slot_is_plain(slot)) ||
-	    !SGP_LIKELY(!atomic_load_explicit(&slot->error, memory_order_relaxed)) ||
-	    !sgp_mode_is_ordinary())
+	    !SGP_LIKELY(!atomic_load_explicit(&slot->error, memory_order_relaxed)))
 		return NULL;
-	*which = ep;
 	if (SGP_LIKELY((uint32_t)wr_id == ep->send.reaped))
 		ep->send.reaped++;
 	else
@@ -532,11 +516,11 @@ static __attribute__((noinline)) bool take_special(struct sgp_cq *cq, const stru
 }
 
 /* Deal with one completion of the device. Returns whether *wc was filled in: there was something to tell. */
-static SGP_HOT bool take_one(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_wc *wc)
+static SGP_HOT bool take_one(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_wc *wc,
+			     struct neighbour *last)
 {
 	static const struct sgp_done success = {.status = IBV_WC_SUCCESS};
-	struct sgp_ep *ep;
-	struct sgp_slot *slot = match_plain(cq, raw, &ep);
+	struct sgp_slot *slot = match_plain(cq, raw, last);
 
 	if (!SGP_LIKELY(slot != NULL))
 		return take_special(cq, raw, wc);
@@ -544,7 +528,7 @@ static SGP_HOT bool take_one(struct sgp_cq *cq, const struct ibv_wc *raw, struct
 		drop_plain(cq, slot);
 		return false;
 	}
-	fill_wc(ep, slot, &success, wc);
+	fill_wc(last->ep, slot, &success, wc);
 	drop_plain(cq, slot);
 	return true;
 }
@@ -559,12 +543,13 @@ static inline int reap(struct sgp_cq *cq, int n, struct sgp_wc *wc)
 	while (got < n) {
 		int want = n - got < SGP_CQ_BATCH ? n - got : SGP_CQ_BATCH;
 		int k = ask(cq, want, raw);
+		struct neighbour last = {.place = UINT64_MAX};
 		struct sgp_wc *to = wc + got;
 
 		if (k < 0)
 			return got ? got : sgp_fail(EIO, "the completion queue has failed (%d)", k);
 		for (int i = 0; i < k; i++) {
-			if (!take_one(cq, &raw[i], to))
+			if (!take_one(cq, &raw[i], to, &last))
 				continue;
 			if (stamp)
 				to->timestamp = stamp[i];

@@ -110,7 +110,18 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err)
 	return ep->send.head;
 }
 
-uint32_t sgp_ep_ring_one_locked(struct sgp_ep *ep, uint32_t seq, int *err)
+/* The same of the one request. Returns its errno, or 0 if it's queued all the same. */
+static SGP_COLD int not_taken(struct sgp_ep *ep, int ret, struct ibv_send_wr *bad_wr)
+{
+	int err;
+
+	ep->nwr = 1;
+	ep->doorbell_seq = ep->send.head - 1;
+	half_taken(ep, ret, bad_wr, &err);
+	return err;
+}
+
+int sgp_ep_ring_alone_locked(struct sgp_ep *ep)
 {
 	struct ibv_send_wr *bad_wr = NULL;
 	int ret;
@@ -118,12 +129,9 @@ uint32_t sgp_ep_ring_one_locked(struct sgp_ep *ep, uint32_t seq, int *err)
 	SGP_PROBE3(doorbell, ep, 1, ep->send.head - ep->send.tail);
 	errno = 0;
 	ret = ibv_post_send(ep->qp, ep->wr, &bad_wr);
-	ep->stats.doorbells++;
 	if (SGP_LIKELY(ret == 0) && SGP_LIKELY(bad_wr == NULL))
-		return seq + 1;
-	ep->nwr = 1;
-	ep->doorbell_seq = seq;
-	return half_taken(ep, ret, bad_wr, err);
+		return 0;
+	return not_taken(ep, ret, bad_wr);
 }
 
 /* One request more, whose completion retires those before it. */
