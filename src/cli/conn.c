@@ -294,8 +294,8 @@ static const char *read_message(struct conn *c, const struct sgp_wc *wc, bool *u
 
 static void receive(struct conn *c, struct sgp_wc *wc)
 {
-	struct wire_header header;
-	bool update;
+	struct wire_header header = {0};
+	bool update = false;
 	const char *wrong = read_message(c, wc, &update, &header);
 
 	if (wrong) {

@@ -21,13 +21,11 @@ static int await(struct dial *d, enum rdma_cm_event_type wanted, int timeout_ms,
 		return 0;
 	if (got < 0)
 		*why = errno == EINTR ? "interrupted" : strerror(errno);
-	else if (got == 0)
+	else if (got == 0 || event->type == RDMA_CM_EVENT_UNREACHABLE)
 		*why = "it does not answer";
 	else if (event->type == RDMA_CM_EVENT_ADDR_ERROR ||
 		 event->type == RDMA_CM_EVENT_ROUTE_ERROR)
 		*why = "no RDMA device leads there; see 'sgpool doctor' and 'ip route get'";
-	else if (event->type == RDMA_CM_EVENT_UNREACHABLE)
-		*why = "it does not answer";
 	else if (event->type == RDMA_CM_EVENT_REJECTED)
 		*why = d->nobody;
 	else

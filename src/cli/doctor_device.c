@@ -342,17 +342,19 @@ static void write_cm(struct doctor *d)
 void doctor_devices(struct doctor *d)
 {
 	struct ibv_device **list;
+	int n = 0;
 
 	errno = 0;
-	list = ibv_get_device_list(&d->devices);
-	if (!list || d->devices == 0) {
-		d->devices = 0;
+	list = ibv_get_device_list(&n);
+	if (!list)
+		n = 0;
+	d->devices = n;
+	if (n == 0)
 		no_device(d, list ? 0 : errno);
-	}
 	out_list(d->out, "devices", "devices");
-	for (int i = 0; i < d->devices; i++)
+	for (int i = 0; i < n; i++)
 		write_device(d, list[i]);
-	out_none(d->out, d->devices);
+	out_none(d->out, n);
 	out_end(d->out);
 	if (list)
 		ibv_free_device_list(list);

@@ -13,7 +13,7 @@ static unsigned int bucket_of(uint64_t ns)
 {
 	unsigned int octave, bucket;
 
-	if (ns < 2 * HISTOGRAM_FINE)
+	if (ns >> (FINE_BITS + 1) == 0)
 		return (unsigned int)ns;
 	octave = 63 - (unsigned int)__builtin_clzll(ns) - FINE_BITS; /* 1 .. */
 	bucket = octave * HISTOGRAM_FINE + (unsigned int)(ns >> octave);

@@ -71,6 +71,7 @@ static void plain_string(FILE *f, const char *s)
 static bool begin(struct out *out, const char *key, const char *label)
 {
 	const int top = out->depth - 1;
+	bool named;
 
 	if (!out->json) {
 		if (!label)
@@ -78,12 +79,13 @@ static bool begin(struct out *out, const char *key, const char *label)
 		fprintf(out->file, "%*s%s", 2 * top, "", label);
 		return true;
 	}
-	if (!key && !out->list[top])
+	named = !out->list[top];
+	if (named && !key)
 		return false;
 	if (!out->empty[top])
 		fputs(", ", out->file);
 	out->empty[top] = false;
-	if (!out->list[top]) {
+	if (named) {
 		json_string(out->file, key);
 		fputs(": ", out->file);
 	}

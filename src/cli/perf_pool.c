@@ -43,7 +43,8 @@ static int pool_open(struct perf_test *t)
 	if (p->op == PERF_SEND) {
 		/* Updates are not signalled: a queue full of them may be out. */
 		add_class(&attr, classes, SGP_FLOW_HEADER, conns * (p->tx + SGP_FLOW_RESERVE));
-		add_class(&attr, classes, p->size, conns * receives(p) + p->threads * PERF_BATCH);
+		add_class(&attr, classes, p->size,
+			  conns * receives(p) + (size_t)p->threads * PERF_BATCH);
 	}
 	t->pool = sgp_pool_create(t->pd, &attr);
 	return t->pool ? 0 : -1;

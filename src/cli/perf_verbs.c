@@ -83,7 +83,8 @@ static int post_recv(struct perf_link *l)
 		.wr_id = WR_ID(index_of(l), KIND_RECV, 0), .sg_list = &sge, .num_sge = 1};
 	struct ibv_recv_wr *bad;
 
-	r->next_recv = (r->next_recv + 1) % receives(p);
+	if (++r->next_recv == receives(p))
+		r->next_recv = 0;
 	return ibv_post_recv(l->id->qp, &wr, &bad);
 }
 
@@ -162,7 +163,7 @@ static int verbs_send(struct perf_link *l)
 	if (key(l, slot, &lkey))
 		return -1;
 	for (uint32_t i = 0; i < p->sges; i++)
-		sge[i] = (struct ibv_sge){(uintptr_t)at + i * part, part, lkey};
+		sge[i] = (struct ibv_sge){(uintptr_t)at + (uint64_t)i * part, part, lkey};
 	if (p->latency && p->op == PERF_WRITE)
 		at[p->size - 1] = (char)l->stamp;
 	wr.send_flags = signal_flag(

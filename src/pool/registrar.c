@@ -171,7 +171,7 @@ int sgp_domain_register(struct sgp_domain *domain, struct sgp_region *region,
 			domain->access &= ~(uint32_t)IBV_ACCESS_RELAXED_ORDERING;
 	}
 #endif
-	if (err)
+	if (!mr)
 		return err;
 	reg->registrations++;
 	region->mr[index] = mr;

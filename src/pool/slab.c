@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A region cut into equal chunks, see slab.h. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -48,6 +49,7 @@ static int alloc_descriptors(struct sgp_slab *slab)
 {
 	size_t bytes = sgp_round_up(slab->room * sizeof slab->chunks[0], CACHE_LINE);
 
+	assert(slab->room > 0);
 	slab->chunks = aligned_alloc(CACHE_LINE, bytes);
 	if (!slab->chunks)
 		return sgp_fail(ENOMEM, "no memory for the descriptors of %zu chunks", slab->room);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* From the parts that the caller names to what is taken of each class. See refill.h. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,7 @@ struct sgp_refill *sgp_refill_make(struct sgp_side *side, const struct sgp_recv_
 	r->nchunks = sgp_refill_chunks(parts, n);
 	r->waiter.ready = sgp_refill_ready;
 	chunks = (size_t)r->nchunks;
+	assert(chunks > 0); /* each part has one at least */
 	r->need = calloc((size_t)n + 1, sizeof *r->need);
 	r->portion = calloc(chunks, sizeof *r->portion);
 	r->held = calloc(chunks, sizeof(struct sgp_chunk *));
