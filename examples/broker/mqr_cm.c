@@ -13,9 +13,10 @@
 #define VERSION 1
 
 enum {
-	CQE = 256,     /* of a queue at first; it grows with its connections */
-	INLINE = 128,  /* bytes of a message that goes without a chunk */
-	RNR_TIMER = 8, /* 0.16 ms */
+	CQE = 256,         /* of a queue at first; it grows with its connections */
+	CQE_FIXED = 65536, /* of one that can't: room for some hundreds of them */
+	INLINE = 128,      /* bytes of a message that goes without a chunk */
+	RNR_TIMER = 8,     /* 0.16 ms */
 	PACKET_MAX = 5 + 268435455,
 };
 
@@ -67,9 +68,20 @@ static int make_shared(struct mqr_device *d, const struct mqr_loop *loop,
 	return d->srq ? 0 : -1;
 }
 
+/* Entries of a completion queue: siw, for one, can't resize one (ibv_resize_cq(3)). */
+static int cq_entries(struct ibv_context *verbs, int max)
+{
+	struct ibv_cq *cq = ibv_create_cq(verbs, 1, NULL, NULL, 0);
+	const bool grows = cq && !ibv_resize_cq(cq, 2);
+
+	if (cq)
+		ibv_destroy_cq(cq);
+	return grows ? CQE : lesser(CQE_FIXED, max);
+}
+
 static int make_queues(struct mqr_device *d, const struct mqr_loop *loop)
 {
-	const struct sgp_cq_attr attr = {.cqe = CQE, .max_sge = MQR_SGES, .max_chunk = MQR_SGES};
+	struct sgp_cq_attr attr = {.max_sge = MQR_SGES, .max_chunk = MQR_SGES};
 	struct ibv_device_attr dev;
 	const int err = ibv_query_device(d->verbs, &dev);
 
@@ -80,6 +92,7 @@ static int make_queues(struct mqr_device *d, const struct mqr_loop *loop)
 	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	d->max_sge = lesser(dev.max_sge, MQR_SGES);
 	make_parts(d, loop, lesser(dev.max_sge, MQR_PARTS));
+	attr.cqe = cq_entries(d->verbs, dev.max_cqe);
 	d->cq = sgp_cq_create(d->verbs, &attr);
 	if (!d->cq)
 		return -1;

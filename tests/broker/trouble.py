@@ -199,6 +199,18 @@ def crowd():
     broker.end()
 
 
+def iwarp():
+    """Many over RDMA on a device whose completion queues can't grow, and where nothing is shared."""
+    os.environ["SGP_SOFTVERBS_DEVICES"] = "siw0=siw"
+    broker = Broker()
+    load = Client(os.environ["SGP_LOAD"], "--rdma", "--host", os.environ.get("SGP_BROKER_ADDR", "127.0.0.1"),
+                  "--port", broker.rdma, "--subscribers", 40, "--qos", 1, "--messages", 50)
+    load.ends()
+    check("each has all", load.output().startswith(b"rdma, 40 subscribers"), load.errors())
+    broker.idle("iwarp")
+    broker.end()
+
+
 def stalled():
     """Of 64 subscribers at QoS 1, 8 stop reading: the 56 lose nothing, and memory stays within."""
     memory = 256
@@ -335,13 +347,13 @@ def kill_broker(broker, rng):
             s.kill()
 
 
-TESTS = {t.__name__: t for t in (hostile, noise, floods, once, crowd, stalled, killed)}
+TESTS = {t.__name__: t for t in (hostile, noise, floods, once, crowd, iwarp, stalled, killed)}
 
 
 def main():
     name, rest = sys.argv[1], sys.argv[2:]
     begin = time.monotonic()
-    if name in ("crowd", "stalled", "killed"):
+    if name in ("crowd", "iwarp", "stalled", "killed"):
         TESTS[name](*map(int, rest))
     else:
         broker = Broker()
