@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The short way of get and put, inline. Not for direct use: pool.h brings it in, and everything here
- * may change with the layout number; a program that was compiled with another number than the
+ * The short way of get and put, inline. Not for direct use: pool.h brings it in, and nearly everything
+ * here may change with the layout number; a program that was compiled with another number than the
  * library's takes the calls instead, and works.
  *
  * Each thread has a magazine of free chunks for each size class that it uses:
  *
- *      sgp_thread.mags[slot] --> | top | floor | ceil | ... |
- *                                  |     |       |
- *                                  v     v       v
- *                                 one   items   items + capacity
- *                                 past
- *                                 the newest
+ *      sgp_thread.mags[slot] --> | whose it is | top | floor | ceil | sizes |
+ *                                                |     |       |
+ *                                                v     v       v
+ *                                               one   items   items + capacity
+ *                                               past
+ *                                               the newest
+ *
+ * Whose it is, of which pool and class, is asked first. The layout number is a part of that, so that it
+ * need not be asked for by itself. Therefore these never move, whatever the number: sgp_thread.last_get,
+ * last_put and layout, a chunk's state, and the first two words of a magazine.
  *
  * Only its thread gets from and puts into a magazine. Another thread may empty it all the same, when
  * chunks are short and this one is idle. For that the owner tells when it is inside, by the lowest
@@ -61,7 +65,7 @@ SGP_BEGIN_DECLS
 #define SGP_SHOW(addr, bytes) ((void)0)
 #endif
 
-#define SGP_LAYOUT (3 | SGP_ASAN << 8)
+#define SGP_LAYOUT (4 | SGP_ASAN << 8)
 
 /* Indices of magazines in a process: 0 is nobody's. */
 #define SGP_SLOTS 2048
@@ -106,13 +110,20 @@ struct sgp_rights {
 };
 
 struct sgp_mag {
-	uintptr_t top;            /* | SGP_MAG_INSIDE */
+	uintptr_t pool_key; /* SGP_POOL_KEY; 0 where there is no magazine */
+	uint64_t state_key; /* SGP_STATE_KEY of its chunks; where there is none, of no chunk */
+	uintptr_t top;      /* | SGP_MAG_INSIDE */
 	struct sgp_chunk **floor; /* or SGP_MAG_FLOOR_CLOSED */
 	struct sgp_chunk **ceil;  /* or SGP_MAG_CEIL_CLOSED */
-	struct sgp_pool *pool;    /* NULL where there is no magazine */
-	size_t least, span;       /* the class serves sizes of least .. least + span */
-	uint64_t slot;            /* its own index; where there is none, no chunk's state */
+	size_t size, least;       /* the class serves sizes of least .. size */
 };
+
+/*
+ * A pool and a layout, a chunk's state and a layout. Two pools are further apart than two numbers, and
+ * a difference in the mark, which counts from bit 16 on, is one in the state.
+ */
+#define SGP_POOL_KEY(pool)   ((uintptr_t)(pool) + SGP_LAYOUT)
+#define SGP_STATE_KEY(state) ((uint64_t)(state) + ((uint64_t)SGP_LAYOUT << 16))
 
 #define SGP_MAG_INSIDE       ((uintptr_t)1)
 #define SGP_MAG_FLOOR_CLOSED ((struct sgp_chunk **)INTPTR_MAX)
@@ -122,8 +133,8 @@ struct sgp_thread {
 	struct sgp_mag **mags;    /* [SGP_SLOTS], of the library's layout */
 	struct sgp_mag *last_get; /* the magazine that the last chunk came from */
 	struct sgp_mag *last_put; /* the one that the last chunk went to */
-	uint32_t layout; /* SGP_LAYOUT while the thread has magazines; else the calls are taken */
-	uint32_t state;  /* the library's */
+	uint32_t layout;          /* SGP_LAYOUT while the thread has magazines */
+	uint32_t state;           /* the library's */
 };
 
 /* Initial-exec: no call to find it; the library takes these few bytes of static TLS also by dlopen. */
@@ -149,6 +160,9 @@ SGP_API extern __thread struct sgp_thread sgp_thread __attribute__((tls_model("i
 #endif
 
 #define SGP_LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* Inline also where a compiler finds it a little long: a call is what it's to save. */
+#define SGP_INLINE inline __attribute__((always_inline))
 
 /* Tell that the owner is inside. Returns the top, which every leave has to be given. */
 static inline struct sgp_chunk **sgp_mag_enter(struct sgp_mag *mag)
@@ -180,11 +194,12 @@ static inline size_t sgp_octave(size_t size)
 	return 63 ^ (size_t)__builtin_clzll(2ull * size - 1);
 }
 
+/* Whole chunks are asked for most of the time, and that is one comparison instead of two. */
 static inline int sgp_mag_serves(const struct sgp_mag *mag, const struct sgp_pool *pool,
 				 size_t size)
 {
-	return SGP_LIKELY(SGP_PEEK(mag->pool) == pool) &&
-	       SGP_LIKELY(size - mag->least <= mag->span);
+	return SGP_LIKELY(SGP_PEEK(mag->pool_key) == SGP_POOL_KEY(pool)) &&
+	       (SGP_LIKELY(size == mag->size) || (size < mag->size && size >= mag->least));
 }
 
 /* A chunk out of this magazine. Returns 1; 0 when there is none, or it is closed. */
@@ -197,6 +212,8 @@ static inline int sgp_mag_take(struct sgp_mag *mag, struct sgp_chunk **chunk)
 		return 0;
 	}
 	*chunk = top[-1];
+	if (!*chunk)
+		__builtin_unreachable(); /* who puts it need not ask again */
 	sgp_mag_leave(mag, top - 1);
 	SGP_SHOW((*chunk)->addr, (*chunk)->size);
 	return 1;
@@ -220,24 +237,36 @@ static inline struct sgp_chunk **sgp_mag_take_some(struct sgp_mag *mag, size_t n
 	return top - n;
 }
 
+/* The calling thread's magazine for such a get when it's not that of the last one; NULL: there is none. */
+static SGP_INLINE struct sgp_mag *sgp_mag_find(struct sgp_thread *self, struct sgp_pool *pool,
+					       size_t size)
+{
+	struct sgp_mag *mag;
+
+	if (!pool || self->layout != SGP_LAYOUT)
+		return NULL;
+	mag = self->mags[((const uint16_t *)pool)[sgp_octave(size)]];
+	if (!sgp_mag_serves(mag, pool, size))
+		return NULL;
+	self->last_get = mag;
+	return mag;
+}
+
 /*
  * A chunk out of the calling thread's own magazine. Returns 1; 0 when that has none, and when anything
  * else is out of the ordinary.
  *
  * The magazine is guessed to be that of the last get: looking it up takes a chain of loads.
  */
-static inline int sgp_mag_get(struct sgp_thread *self, struct sgp_pool *pool, size_t size,
-			      struct sgp_chunk **chunk)
+static SGP_INLINE int sgp_mag_get(struct sgp_thread *self, struct sgp_pool *pool, size_t size,
+				  struct sgp_chunk **chunk)
 {
 	struct sgp_mag *mag = self->last_get;
 
 	if (!SGP_LIKELY(sgp_mag_serves(mag, pool, size))) {
-		if (!pool)
+		mag = sgp_mag_find(self, pool, size);
+		if (!mag)
 			return 0;
-		mag = self->mags[((const uint16_t *)pool)[sgp_octave(size)]];
-		if (!sgp_mag_serves(mag, pool, size))
-			return 0;
-		self->last_get = mag;
 	}
 	return sgp_mag_take(mag, chunk);
 }
@@ -255,8 +284,8 @@ static inline int sgp_mag_put(struct sgp_thread *self, struct sgp_chunk *chunk)
 	struct sgp_mag *mag = self->last_put;
 	struct sgp_chunk **top;
 
-	if (!SGP_LIKELY(SGP_PEEK(mag->slot) == state)) {
-		if (state >= SGP_SLOTS)
+	if (!SGP_LIKELY(SGP_PEEK(mag->state_key) == SGP_STATE_KEY(state))) {
+		if (state >= SGP_SLOTS || self->layout != SGP_LAYOUT)
 			return 0;
 		self->last_put = mag = self->mags[state];
 	}

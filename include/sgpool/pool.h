@@ -434,12 +434,12 @@ SGP_API int sgp_pool_stats_print(struct sgp_pool *pool, const char *name,
  * The same functions, inline as long as the calling thread has what it needs at hand. Each is still a
  * function: its address can be taken, and (sgp_pool_get)(pool, size, 0) calls it.
  */
-static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_t size, int flags)
+static SGP_INLINE struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_t size,
+							int flags)
 {
 	struct sgp_chunk *chunk;
 
 	if (SGP_LIKELY((flags & ~SGP_MAY_GROW) == 0) &&
-	    SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
 	    SGP_LIKELY(sgp_mag_get(&sgp_thread, pool, size, &chunk)))
 		return chunk;
 	return sgp_pool_get(pool, size, flags);
@@ -448,8 +448,7 @@ static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_
 
 static inline int sgp_chunk_put_inline(struct sgp_chunk *chunk)
 {
-	if (SGP_LIKELY(chunk != NULL) && SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
-	    SGP_LIKELY(sgp_mag_put(&sgp_thread, chunk)))
+	if (SGP_LIKELY(chunk != NULL) && SGP_LIKELY(sgp_mag_put(&sgp_thread, chunk)))
 		return 0;
 	return sgp_chunk_put(chunk);
 }

@@ -263,8 +263,7 @@ special:
 static inline int sgp_sgl_get_inline(struct sgp_sgl *sgl, struct sgp_pool *pool, size_t size, int n,
 				     int flags)
 {
-	if (SGP_LIKELY(sgp_thread.layout == SGP_LAYOUT) &&
-	    SGP_LIKELY(sgp_sgl_take(sgl, pool, size, n, flags)))
+	if (SGP_LIKELY(sgp_sgl_take(sgl, pool, size, n, flags)))
 		return 0;
 	return sgp_sgl_get(sgl, pool, size, n, flags);
 }

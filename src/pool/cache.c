@@ -35,24 +35,24 @@ static void close_cache(struct sgp_cache *cache)
 
 /*
  * A cache that its thread has known in an earlier life is looked at by that thread all the time; so
- * what it asks first, pool and slot, is stored atomically, and last.
+ * what it asks first, the two keys, is stored atomically, and last.
  */
 void sgp_cache_init(struct sgp_cache *cache, struct sgp_class *cls)
 {
 	close_cache(cache);
 	set_count(cache, 0);
 	cache->cls = cls;
+	cache->mag.size = cls->cut.size;
 	cache->mag.least = cls->least;
-	cache->mag.span = cls->cut.size - cls->least;
-	__atomic_store_n(&cache->mag.pool, cls->pool, __ATOMIC_RELEASE);
-	__atomic_store_n(&cache->mag.slot, cls->slot, __ATOMIC_RELEASE);
+	__atomic_store_n(&cache->mag.pool_key, SGP_POOL_KEY(cls->pool), __ATOMIC_RELEASE);
+	__atomic_store_n(&cache->mag.state_key, SGP_STATE_KEY(cls->slot), __ATOMIC_RELEASE);
 }
 
 void sgp_cache_kill(struct sgp_cache *cache)
 {
 	close_cache(cache);
-	__atomic_store_n(&cache->mag.pool, NULL, __ATOMIC_RELEASE);
-	__atomic_store_n(&cache->mag.slot, SGP_SLOTS, __ATOMIC_RELEASE);
+	__atomic_store_n(&cache->mag.pool_key, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&cache->mag.state_key, SGP_STATE_KEY(SGP_SLOTS), __ATOMIC_RELEASE);
 }
 
 struct sgp_cache *sgp_cache_make(struct sgp_class *cls)

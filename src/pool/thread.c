@@ -30,7 +30,8 @@ struct sgp_thread_block {
  * there. */
 #define NO_MAG                                                                                     \
 	{                                                                                          \
-		.floor = SGP_MAG_FLOOR_CLOSED, .ceil = SGP_MAG_CEIL_CLOSED, .slot = SGP_SLOTS      \
+		.state_key = SGP_STATE_KEY(SGP_SLOTS), .floor = SGP_MAG_FLOOR_CLOSED,              \
+		.ceil = SGP_MAG_CEIL_CLOSED                                                        \
 	}
 static struct sgp_mag nobodys = NO_MAG;
 static struct sgp_mag *no_mags[SGP_SLOTS];

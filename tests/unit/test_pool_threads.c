@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "../suite.h"
+#include "other_layout.h"
 #include "pool/cache.h"
 #include "pool_rig.h"
 
@@ -200,18 +201,22 @@ START_TEST(test_another_layout)
 	struct sgp_pool *pool = rig_pool(SIZE, MANY, 0);
 	struct sgp_chunk *chunk;
 
+	ck_assert_int_ne(other_layout(), SGP_LAYOUT);
 	get_and_put(&(struct sleeper){.pool = pool});
-	sgp_thread.layout = SGP_LAYOUT + 1;
 	for (int i = 0; i < MANY; i++) {
-		chunk = sgp_pool_get(pool, SIZE, 0);
+		ck_assert(!other_layout_serves(pool, SIZE));
+		chunk = other_layout_get(pool, SIZE);
 		ck_assert_ptr_nonnull(chunk);
-		ck_assert_ptr_eq(sgp_chunk_addr(chunk), (sgp_chunk_addr)(chunk));
-		memset(sgp_chunk_addr(chunk), 1, SIZE);
+		ck_assert_ptr_eq(other_layout_addr(chunk), sgp_chunk_addr(chunk));
+		memset(other_layout_addr(chunk), 1, SIZE);
+		ck_assert(!other_layout_takes(chunk));
+		other_layout_put(chunk);
+		/* Neither of the two is in the other's way. */
+		chunk = sgp_pool_get(pool, SIZE - 1, 0);
+		ck_assert_ptr_nonnull(chunk);
+		ck_assert(!other_layout_takes(chunk));
 		sgp_chunk_put(chunk);
-		ck_assert_int_eq(sgp_pool_get_bulk(pool, SIZE, 0, &chunk, 1), 0);
-		sgp_chunk_put_bulk(&chunk, 1);
 	}
-	sgp_thread.layout = SGP_LAYOUT;
 	rig_check(pool, 0);
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
 }

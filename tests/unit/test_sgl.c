@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../suite.h"
+#include "other_layout.h"
 #include "post/sgl.h"
 #include "sgpool/sgpool.h"
 
@@ -379,6 +380,18 @@ static void check_as_appended(const struct sgp_sgl *taken, size_t size, int n)
 }
 
 /* Inline, by call, and inline in a program of another layout. */
+static int get_by_form(int form, struct sgp_sgl *sgl, size_t size, int n)
+{
+	switch (form) {
+	case 0:
+		return sgp_sgl_get(sgl, pool, size, n, 0);
+	case 1:
+		return (sgp_sgl_get)(sgl, pool, size, n, 0);
+	default:
+		return other_layout_sgl_get(sgl, pool, size, n);
+	}
+}
+
 START_TEST(a_list_taken_is_as_one_appended)
 {
 	static const size_t sizes[] = {4096, 4095, 1};
@@ -395,17 +408,13 @@ START_TEST(a_list_taken_is_as_one_appended)
 		for (int i = 0; i < 9; i++) {
 			SGP_SGL(sgl, 16);
 			size_t size = sizes[i / 3];
-			int ret;
 
-			sgp_thread.layout = i % 3 == 2 ? SGP_LAYOUT + 1 : SGP_LAYOUT;
-			ret = i % 3 == 1 ? (sgp_sgl_get)(&sgl, pool, size, n, 0)
-					 : sgp_sgl_get(&sgl, pool, size, n, 0);
-			ck_assert_int_eq(ret, 0);
+			ck_assert(!other_layout_serves_list(&sgl, pool, size, n));
+			ck_assert_int_eq(get_by_form(i % 3, &sgl, size, n), 0);
 			check_as_appended(&sgl, size, n);
 			sgp_sgl_clear(&sgl);
 		}
 	}
-	sgp_thread.layout = SGP_LAYOUT;
 	ck_assert_int_eq(sgp_pool_get_bulk(pool, 4096, 0, chunks, NCHUNKS), 0);
 }
 END_TEST
