@@ -22,8 +22,11 @@ socklen_t sw_addrlen(const struct sockaddr *addr)
 
 uint16_t sw_get_port(const struct sockaddr *addr)
 {
+	uint16_t port;
+
 	/* sin_port and sin6_port are in the same place. */
-	return ntohs(((const struct sockaddr_in *)(const void *)addr)->sin_port);
+	memcpy(&port, (const char *)addr + offsetof(struct sockaddr_in, sin_port), sizeof port);
+	return ntohs(port);
 }
 
 void sw_set_port(struct sockaddr *addr, uint16_t port)
@@ -38,6 +41,15 @@ bool sw_is_any(const struct sockaddr *addr)
 
 	return addr->sa_family == AF_INET ? in4->sin_addr.s_addr == htonl(INADDR_ANY)
 					  : IN6_IS_ADDR_UNSPECIFIED(&in6->sin6_addr);
+}
+
+/* The address that is none, for who binds to no particular one. */
+static const struct sockaddr *any_of(sa_family_t family)
+{
+	static const struct sockaddr_in any4 = {.sin_family = AF_INET};
+	static const struct sockaddr_in6 any6 = {.sin6_family = AF_INET6};
+
+	return family == AF_INET ? (const void *)&any4 : (const void *)&any6;
 }
 
 static bool is_group(const struct sockaddr *addr)
@@ -186,7 +198,6 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 		   int *status)
 {
 	struct rdma_addr *a = &id->id.route.addr;
-	struct sockaddr_storage any = {.ss_family = dst->sa_family};
 	const struct sockaddr_in *dst4 = (const void *)dst;
 	struct sockaddr_in own = {.sin_family = AF_INET};
 	const struct sockaddr *from = dst;
@@ -195,7 +206,7 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 	bool far;
 
 	if (id->state == SW_CM_IDLE)
-		err = bind_id(id, src ? src : (const struct sockaddr *)&any, false);
+		err = bind_id(id, src ? src : any_of(dst->sa_family), false);
 	else if (id->state != SW_CM_BOUND)
 		err = EINVAL;
 	if (!err && dst->sa_family != a->src_addr.sa_family)
@@ -236,11 +247,10 @@ static int resolve(struct sw_id *id, const struct sockaddr *src, const struct so
 /* Every device has a way to a group: that of the source's address, or the first. */
 static int resolve_group(struct sw_id *id, const struct sockaddr *src, const struct sockaddr *dst)
 {
-	struct sockaddr_in any = {.sin_family = AF_INET};
 	int err = 0;
 
 	if (id->state == SW_CM_IDLE)
-		err = bind_id(id, src ? src : (const struct sockaddr *)&any, false);
+		err = bind_id(id, src ? src : any_of(dst->sa_family), false);
 	else if (id->state != SW_CM_BOUND)
 		err = EINVAL;
 	sw_default_device();

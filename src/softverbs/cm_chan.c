@@ -274,7 +274,7 @@ int sw_cm_complete(struct rdma_cm_id *id)
 		rdma_ack_cm_event(id->event);
 		id->event = NULL;
 	}
-	if (rdma_get_cm_event(id->channel, &event))
+	if (rdma_get_cm_event(id->channel, &event) || !event)
 		return -1;
 	id->event = event;
 	status = event->status;

@@ -268,20 +268,19 @@ static int attr_rts(const struct sw_id *id, struct ibv_qp_attr *a)
 int rdma_init_qp_attr(struct rdma_cm_id *rid, struct ibv_qp_attr *a, int *mask)
 {
 	struct sw_id *id = sw_id(rid);
+	bool early;
 	int err = 0;
 
 	sw_lock();
-	if (!id->dev || (id->state < SW_CM_CONNECT && a->qp_state != IBV_QPS_INIT)) {
-		err = EINVAL;
-	} else if (a->qp_state == IBV_QPS_INIT) {
+	early = !id->dev || (id->state < SW_CM_CONNECT && a->qp_state != IBV_QPS_INIT);
+	if (!early && a->qp_state == IBV_QPS_INIT)
 		*mask = attr_init(id, a);
-	} else if (a->qp_state == IBV_QPS_RTR) {
+	else if (!early && a->qp_state == IBV_QPS_RTR)
 		*mask = attr_rtr(id, a);
-	} else if (a->qp_state == IBV_QPS_RTS) {
+	else if (!early && a->qp_state == IBV_QPS_RTS)
 		*mask = attr_rts(id, a);
-	} else {
+	else
 		err = EINVAL;
-	}
 	sw_unlock();
 	return err ? sw_fail(err) : 0;
 }

@@ -94,7 +94,7 @@ static const struct rule xrc_recv_rules[] = {
 
 #define RULES(table)                                                                               \
 	{                                                                                          \
-		table, sizeof table / sizeof *table                                                \
+		table, sizeof(table) / sizeof *(table)                                             \
 	}
 static const struct {
 	const struct rule *rule;

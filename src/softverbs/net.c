@@ -103,12 +103,11 @@ void sw_sock_close(struct sw_sock *s)
 /* Every structure that has a socket begins with it. */
 static void bury(void)
 {
-	while (!sw_list_empty(&dead)) {
-		struct sw_sock *s = sw_outer(dead.next, struct sw_sock, link);
+	struct sw_list *at, *next;
 
-		sw_list_del(&s->link);
-		free(s);
-	}
+	sw_each_safe (at, next, &dead)
+		free(sw_outer(at, struct sw_sock, link));
+	sw_list_init(&dead);
 }
 
 static void progress(void)

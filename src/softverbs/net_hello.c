@@ -93,7 +93,7 @@ static void on_hello(struct sw_sock *s, uint32_t events)
 
 static void invite(int fd, struct sw_device *dev)
 {
-	struct sockaddr_storage who;
+	struct sockaddr_storage who = {.ss_family = AF_UNIX};
 	socklen_t len = sizeof who;
 	bool tcp = !getsockname(fd, (struct sockaddr *)&who, &len) && who.ss_family != AF_UNIX;
 	struct guest *g;

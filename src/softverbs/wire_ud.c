@@ -134,7 +134,7 @@ int sw_wire_dgram(struct sw_qp *qp, const struct sw_dgram *d, const struct sw_pi
 	struct sw_piece p[SW_MAX_SGE];
 	uint32_t total = sizeof *d, hn;
 	enum sw_io io;
-	uint64_t k;
+	uint64_t k = 0;
 
 	if (!o || o->s.fd < 0)
 		return IBV_WC_SUCCESS; /* nobody is there, and nobody is told */
@@ -143,7 +143,7 @@ int sw_wire_dgram(struct sw_qp *qp, const struct sw_dgram *d, const struct sw_pi
 	if (io == SW_IO_END || io == SW_IO_OK)
 		return IBV_WC_SUCCESS; /* an end is seen by who reads */
 	sw_sock_want(&o->s, EPOLLIN | EPOLLOUT);
-	if (o->at != o->end || !k) {
+	if (!k) {
 		sw_list_del(&qp->busy);
 		sw_list_append(&o->busy, &qp->busy);
 		return SW_WAITING;
