@@ -43,15 +43,36 @@ wait_until() {
 	done
 }
 
+# Is TEXT in the file? (In emulation the start of a program takes longer than what most are started for, from
+# the time of those that are waited for: what is done often is done by the shell.)
+has() { # FILE TEXT
+	local -a lines
+
+	[[ -s $1 ]] || return 1
+	mapfile lines <"$1"
+	[[ "${lines[*]}" == *"$2"* ]]
+}
+
+# Does a program of this machine listen there?
+listens() { # PORT
+	local line
+
+	while IFS= read -r line; do
+		[[ $line != *LISTEN* || $line != *":$1 "* ]] || return 0
+	done <<<"$(rdma resource show cm_id 2>/dev/null)"
+	return 1
+}
+
 ended() { # PID
 	! kill -0 "$1" 2>/dev/null
 }
 
 # Starts a receiver of one file in the background, and waits until it listens; sets receiver.
 start_receiver() { # FILE
+	: >recv.json # what an earlier one said would count
 	"$SGPOOL" recv --once --json -o "$1" >recv.json 2>recv.err &
 	receiver=$!
-	wait_until 120 grep -q '"listening"' recv.json
+	wait_until 120 has recv.json '"listening"'
 }
 
 start_sender() { # FILE; sets sender
@@ -61,7 +82,10 @@ start_sender() { # FILE; sets sender
 
 # field NAME FILE: the value of a field of the last line of JSON in FILE.
 field() {
-	tail -n 1 "$2" | sed -n "s/.*\"$1\": \"\{0,1\}\([^,\"}]*\).*/\1/p"
+	local -a lines
+
+	mapfile -t lines <"$2"
+	[[ ${lines[*]: -1} =~ \"$1\":\ \"?([^,\"}]*) ]] && echo "${BASH_REMATCH[1]}"
 }
 
 show_errors() {

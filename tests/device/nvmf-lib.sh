@@ -81,11 +81,11 @@ start_target() {
 
 target_listens() {
 	[[ -z $target ]] || kill -0 "$target" 2>/dev/null || return 1
-	rdma resource show cm_id 2>/dev/null | grep LISTEN | grep ":$PORT " >/dev/null
+	listens "$PORT"
 }
 
 target_is_gone() {
-	! rdma resource show cm_id 2>/dev/null | grep LISTEN | grep ":$PORT " >/dev/null
+	! listens "$PORT"
 }
 
 # As a crash: no farewell to anybody.

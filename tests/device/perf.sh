@@ -9,7 +9,7 @@
 start_server() {
 	"$SGPOOL" perf --json >server.json 2>server.err &
 	server=$!
-	check "the server listens" wait_until 120 grep -q '"listening"' server.json
+	check "the server listens" wait_until 120 has server.json '"listening"'
 }
 
 # figures NAME: the values of a field in the results, in the modes' order.

@@ -9,11 +9,6 @@
 
 pings=10
 
-# shellcheck disable=SC2317 # called by wait_until
-listens() { # PORT
-	rdma resource show cm_id 2>/dev/null | grep LISTEN | grep ":$1 " >/dev/null
-}
-
 # talk WHAT PORT SERVER -- CLIENT: both end, each with status 0. Output in server.out, client.out.
 talk() {
 	local what=$1 port=$2 server pid status

@@ -27,10 +27,14 @@ start_one() { # serve|send PAIR
 
 # Messages that have come back to a pair's client.
 count() { # PAIR
-	local n
+	local -a lines
+	local i
 
-	n=$(grep -E '^[0-9]+$' "${out[send.$1]}" | tail -n 1)
-	echo "${n:-0}"
+	mapfile -t lines <"${out[send.$1]}"
+	for ((i = ${#lines[@]} - 1; i >= 0; i--)); do
+		[[ ${lines[i]} =~ ^[0-9]+$ ]] && break
+	done
+	((i < 0)) && echo 0 || echo "${lines[i]}"
 }
 
 # shellcheck disable=SC2317 # called by wait_until
