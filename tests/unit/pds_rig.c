@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../asserts.h"
 #include "pds_rig.h"
 #include "pool/chunk.h"
 #include "pool/pool.h"
