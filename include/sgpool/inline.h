@@ -161,9 +161,6 @@ SGP_API extern __thread struct sgp_thread sgp_thread __attribute__((tls_model("i
 
 #define SGP_LIKELY(x) __builtin_expect(!!(x), 1)
 
-/* Inline also where a compiler finds it a little long: a call is what it's to save. */
-#define SGP_INLINE inline __attribute__((always_inline))
-
 /* Tell that the owner is inside. Returns the top, which every leave has to be given. */
 static inline struct sgp_chunk **sgp_mag_enter(struct sgp_mag *mag)
 {
@@ -237,9 +234,12 @@ static inline struct sgp_chunk **sgp_mag_take_some(struct sgp_mag *mag, size_t n
 	return top - n;
 }
 
-/* The calling thread's magazine for such a get when it's not that of the last one; NULL: there is none. */
-static SGP_INLINE struct sgp_mag *sgp_mag_find(struct sgp_thread *self, struct sgp_pool *pool,
-					       size_t size)
+/*
+ * The calling thread's magazine for such a get when it's not that of the last one; NULL: there is none.
+ * Apart, so that the rest is small enough for compilers to want it inline.
+ */
+static __attribute__((noinline, unused)) struct sgp_mag *
+sgp_mag_find(struct sgp_thread *self, struct sgp_pool *pool, size_t size)
 {
 	struct sgp_mag *mag;
 
@@ -258,8 +258,8 @@ static SGP_INLINE struct sgp_mag *sgp_mag_find(struct sgp_thread *self, struct s
  *
  * The magazine is guessed to be that of the last get: looking it up takes a chain of loads.
  */
-static SGP_INLINE int sgp_mag_get(struct sgp_thread *self, struct sgp_pool *pool, size_t size,
-				  struct sgp_chunk **chunk)
+static inline int sgp_mag_get(struct sgp_thread *self, struct sgp_pool *pool, size_t size,
+			      struct sgp_chunk **chunk)
 {
 	struct sgp_mag *mag = self->last_get;
 

@@ -434,8 +434,7 @@ SGP_API int sgp_pool_stats_print(struct sgp_pool *pool, const char *name,
  * The same functions, inline as long as the calling thread has what it needs at hand. Each is still a
  * function: its address can be taken, and (sgp_pool_get)(pool, size, 0) calls it.
  */
-static SGP_INLINE struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_t size,
-							int flags)
+static inline struct sgp_chunk *sgp_pool_get_inline(struct sgp_pool *pool, size_t size, int flags)
 {
 	struct sgp_chunk *chunk;
 

@@ -153,16 +153,19 @@ static __attribute__((noinline)) struct sgp_chunk *get_one_slowly(struct sgp_poo
 {
 	struct sgp_chunk *chunk;
 
+	if (sgp_fast_flags(flags) && sgp_mag_get(&sgp_thread, pool, size, &chunk))
+		return chunk;
 	return get_slowly(pool, size, flags, &chunk, 1) ? NULL : chunk;
 }
 
-/* The library's own layout is the right one: no need to ask, as the inline forms do. */
+/* From the magazine of the last get, or by a jump: so this function needs no frame. */
 struct sgp_chunk *sgp_pool_get(struct sgp_pool *pool, size_t size, int flags)
 {
+	struct sgp_mag *mag = sgp_thread.last_get;
 	struct sgp_chunk *chunk;
 
-	if (SGP_LIKELY(sgp_fast_flags(flags)) &&
-	    SGP_LIKELY(sgp_mag_get(&sgp_thread, pool, size, &chunk)))
+	if (SGP_LIKELY(sgp_fast_flags(flags)) && SGP_LIKELY(sgp_mag_serves(mag, pool, size)) &&
+	    SGP_LIKELY(sgp_mag_take(mag, &chunk)))
 		return chunk;
 	return get_one_slowly(pool, size, flags);
 }
