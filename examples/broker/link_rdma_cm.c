@@ -90,8 +90,14 @@ static struct mqr_device *watch(struct link_rdma *rdma, int i)
 	*cq = (struct rdma_cq_fd){.fd = {.ready = completed, .fd = sgp_cq_fd(d->cq)}, .device = d};
 	if (loop_add(rdma->host->loop, &cq->fd, EPOLLIN))
 		return NULL;
+	if (sgp_cq_arm(d->cq)) {
+		const int err = errno;
+
+		loop_remove(rdma->host->loop, &cq->fd);
+		errno = err;
+		return NULL;
+	}
 	cq->rdma = rdma;
-	sgp_cq_arm(d->cq);
 	return d;
 }
 

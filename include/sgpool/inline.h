@@ -119,11 +119,16 @@ struct sgp_mag {
 };
 
 /*
- * A pool and a layout, a chunk's state and a layout. Two pools are further apart than two numbers, and
- * a difference in the mark, which counts from bit 16 on, is one in the state.
+ * A pool and a layout, a chunk's state and a layout. Two pools are further apart than two numbers; and
+ * a state has nothing in the bits from 23 to 30, which are the mark's and not used for it, so that no
+ * chunk's of one layout is taken for another one's of another:
+ *
+ *	63          32 31         23 22       16 15     0
+ *	[    refs     | 0 | layout  |   mark    |  slot  ]
  */
-#define SGP_POOL_KEY(pool)   ((uintptr_t)(pool) + SGP_LAYOUT)
-#define SGP_STATE_KEY(state) ((uint64_t)(state) + ((uint64_t)SGP_LAYOUT << 16))
+#define SGP_POOL_KEY(pool) ((uintptr_t)(pool) + SGP_LAYOUT)
+#define SGP_STATE_KEY(state)                                                                       \
+	((uint64_t)(state) + (SGP_LAYOUT << 24 & 0x7f000000u) + (SGP_ASAN << 23))
 
 #define SGP_MAG_INSIDE       ((uintptr_t)1)
 #define SGP_MAG_FLOOR_CLOSED ((struct sgp_chunk **)INTPTR_MAX)

@@ -19,7 +19,7 @@
 
 struct sgp_class;
 
-/* A chunk's mark. Any keeps it off the short ways of put. */
+/* A chunk's mark, of 7 bits: see SGP_STATE_KEY. Any keeps it off the short ways of put. */
 enum {
 	SGP_MARK_RESERVED = 1 << 0, /* it counts against its class's reserve */
 	SGP_MARK_MET = 1 << 1,      /* sgp_pool_check() was there */

@@ -8,7 +8,6 @@
 #ifndef TESTS_BROKER_RDMA_ENDS_H
 #define TESTS_BROKER_RDMA_ENDS_H
 
-
 #include "../asserts.h"
 #include "link_rdma.h"
 

@@ -173,6 +173,9 @@ class Client:
             # mosquitto_sub's handler calls its library, and waits for ever for a lock that it holds.
             self.process.kill()
             self.process.wait()
+            name = os.path.basename(self.command[0])
+            if not name.startswith("mosquitto_"):
+                check(f"{name} ends when it is told to", False, self.errors())
 
 
 def client(broker, kind, what, *options, stdin=None):

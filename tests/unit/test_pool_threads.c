@@ -222,6 +222,25 @@ START_TEST(test_another_layout)
 }
 END_TEST
 
+/* A marked chunk, for which the mark's number and the layout's make up for each other, if they can. */
+START_TEST(test_another_layout_and_a_mark)
+{
+	struct sgp_pool *pool = rig_pool(SIZE, MANY, 0);
+	struct sgp_chunk *plain, *marked;
+
+	ck_assert_int_eq(other_layout(), SGP_LAYOUT - 1);
+	ck_assert_int_eq(sgp_pool_set_limits(pool, SIZE, MANY, 1), 0);
+	plain = sgp_pool_get(pool, SIZE, 0);
+	marked = sgp_pool_get(pool, SIZE, SGP_GET_RESERVED);
+	ck_assert(plain && marked && marked->mark == 1);
+	sgp_chunk_put(plain);
+	ck_assert(!other_layout_takes(marked));
+	other_layout_put(marked);
+	rig_check(pool, 0);
+	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
+}
+END_TEST
+
 /* More classes than there are indices of magazines: the last ones do without. */
 START_TEST(test_more_classes_than_slots)
 {
@@ -383,6 +402,7 @@ int main(void)
 	tcase_add_test(tc, test_thread_exit_in_any_order);
 	tcase_add_test(tc, test_threads_outlive_pools);
 	tcase_add_test(tc, test_another_layout);
+	tcase_add_test(tc, test_another_layout_and_a_mark);
 	tcase_add_test(tc, test_more_classes_than_slots);
 	tcase_add_test(tc, test_stress_of_reclaim);
 	suite_add_tcase(suite, tc);
