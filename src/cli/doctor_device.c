@@ -301,7 +301,6 @@ static void write_device(struct doctor *d, struct ibv_device *device)
 	out_end(d->out);
 }
 
-/* Where the system's verbs can't tell (FreeBSD's), nothing is said of it. */
 static void write_fork(struct doctor *d)
 {
 #if SGP_HAVE_FORK_STATUS
@@ -317,7 +316,7 @@ static void write_fork(struct doctor *d)
 		doctor_mend(doctor_problem(d, HINT, "fork", "%s", advice.what), "%s", advice.mend);
 	}
 #else
-	(void)d;
+	out_str(d->out, "fork", "fork support", "not told by these verbs");
 #endif
 }
 
