@@ -47,14 +47,20 @@ void rig_teardown(void)
 	ck_assert_int_eq(ibv_close_device(verbs), 0);
 }
 
-struct sgp_pool *rig_pool(size_t size, size_t chunks, size_t max_chunks)
+struct sgp_pool *rig_classes(const struct sgp_class_attr *cls, uint32_t n)
 {
-	struct sgp_class_attr cls = {.size = size, .chunks = chunks, .max_chunks = max_chunks};
-	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1, .pages = SGP_PAGES_BASE};
+	struct sgp_pool_attr attr = {.classes = cls, .nclasses = n, .pages = SGP_PAGES_BASE};
 	struct sgp_pool *pool = sgp_pool_create(rig_pd, &attr);
 
 	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
 	return pool;
+}
+
+struct sgp_pool *rig_pool(size_t size, size_t chunks, size_t max_chunks)
+{
+	struct sgp_class_attr cls = {.size = size, .chunks = chunks, .max_chunks = max_chunks};
+
+	return rig_classes(&cls, 1);
 }
 
 void rig_check(struct sgp_pool *pool, uint64_t live)

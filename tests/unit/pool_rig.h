@@ -20,7 +20,8 @@ extern struct ibv_pd *rig_pd;
 void rig_setup(void);
 void rig_teardown(void);
 
-/* A pool of one class, base pages unless attr says otherwise. Fails the test on an error. */
+/* A pool of these classes, or of one, on base pages. Fails the test on an error. */
+struct sgp_pool *rig_classes(const struct sgp_class_attr *cls, uint32_t n);
 struct sgp_pool *rig_pool(size_t size, size_t chunks, size_t max_chunks);
 
 /* As many registrations are alive as told; the pool's invariant holds; so many chunks are live. */

@@ -292,14 +292,7 @@ START_TEST(test_many)
 	struct sgp_import *imp[N];
 
 	ck_assert_int_eq(sgp_pool_destroy(pool), 0);
-	{
-		struct sgp_class_attr cls = {.size = PAGE, .chunks = 1};
-		struct sgp_pool_attr attr = {
-			.classes = &cls, .nclasses = 1, .pages = SGP_PAGES_BASE};
-
-		pool = sgp_pool_create(rig_pd, &attr);
-		ck_assert_ptr_nonnull(pool);
-	}
+	pool = rig_pool(PAGE, 1, 0);
 	for (int i = 0; i < N; i++) { /* in a scattered order: 7 has no divisor of 300 */
 		imp[i * 7 % N] = import(mem + i * 7 % N * PAGE, PAGE / 2, 0);
 		ck_assert_ptr_nonnull(imp[i * 7 % N]);

@@ -18,11 +18,8 @@ enum {
 static struct sgp_pool *reserved_pool(size_t chunks, size_t reserve)
 {
 	struct sgp_class_attr cls = {.size = SIZE, .chunks = chunks, .reserve = reserve};
-	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1, .pages = SGP_PAGES_BASE};
-	struct sgp_pool *pool = sgp_pool_create(rig_pd, &attr);
 
-	ck_assert_msg(pool != NULL, "%s", sgp_errmsg());
-	return pool;
+	return rig_classes(&cls, 1);
 }
 
 static size_t get_all(struct sgp_pool *pool, int flags, struct sgp_chunk *chunk[], size_t most)
