@@ -325,8 +325,15 @@ uint32_t sgp_ep_ring_locked(struct sgp_ep *ep, int *err);
  */
 int sgp_ep_ring_alone_locked(struct sgp_ep *ep);
 
-/* No post any more, and none on its way: ep.c. */
+/*
+ * No post any more, and none on its way. What was gathered is never sent: it ends as flushed. An
+ * unsignalled tail that may have succeeded gets a request that retires it, the last one.
+ * close.c.
+ */
 void sgp_ep_stop_posts(struct sgp_ep *ep);
+
+/* The queue pair goes. Returns 0; the errno of ibv_destroy_qp(3), and it's still there. close.c. */
+int sgp_ep_destroy_qp(struct sgp_ep *ep);
 
 /* Holds that wait for the device although the caller is done with them: cancel.c. The cq's lock is
  * held. */

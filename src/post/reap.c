@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * From the device's completions to the caller's: find the slot, end it, hand over or drop what it
- * held, or keep it for later. All of it is the poller's and runs under the queue's lock.
+ * From the device's completions to the caller's: what has ended (match.c finds that) is handed over,
+ * dropped, or kept for later. All of it is the poller's and runs under the queue's lock.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "pool/probe.h"
 #include "post/datagram.h"
 #include "post/checked.h"
-#include "post/ep.h"
+#include "post/reap.h"
 #include "post/sgl.h"
 #include "post/srq.h"
 #include "post/window.h"
@@ -27,11 +27,6 @@
 /* Polls that found something after which both are done: one endpoint's traffic does not keep another's
  * waiting. */
 #define BUSY_PATIENCE 64
-
-static inline struct sgp_side *side_of(struct sgp_ep *ep, uint64_t wr_id)
-{
-	return wr_id & SGP_WR_RECV ? &ep->recv : &ep->send;
-}
 
 static struct sgp_side *side_of_leader(struct sgp_ep *ep, const struct sgp_slot *leader)
 {
@@ -123,7 +118,7 @@ unsigned int sgp_group_drop_holds(struct sgp_side *side, struct sgp_slot *leader
 	return dropped;
 }
 
-static void drop_group(struct sgp_cq *cq, struct sgp_side *side, struct sgp_slot *leader)
+void sgp_group_drop(struct sgp_cq *cq, struct sgp_side *side, struct sgp_slot *leader)
 {
 	if (sgp_slot_is_plain(leader) && sgp_mode_is_ordinary()) {
 		drop_plain(cq, leader);
@@ -141,12 +136,8 @@ static void end_cancelled(struct sgp_ep *ep, struct sgp_slot *leader)
 		free_group(&ep->send, leader);
 }
 
-/*
- * The slot has ended as slot->done says. Returns the leader if that was the last of its group, with
- * leader->done what the caller is to hear: the group's first failure, or success.
- */
-static __attribute__((noinline)) struct sgp_slot *
-end_special(struct sgp_ep *ep, struct sgp_side *side, struct sgp_slot *slot)
+struct sgp_slot *sgp_group_end_special(struct sgp_ep *ep, struct sgp_side *side,
+				       struct sgp_slot *slot)
 {
 	struct sgp_slot *leader = sgp_side_slot(side, sgp_slot_seq(slot) + slot->to_lead);
 
@@ -166,15 +157,6 @@ end_special(struct sgp_ep *ep, struct sgp_side *side, struct sgp_slot *slot)
 		return leader;
 	end_cancelled(ep, leader);
 	return NULL;
-}
-
-static SGP_HOT struct sgp_slot *end_slot(struct sgp_ep *ep, struct sgp_side *side,
-					 struct sgp_slot *slot)
-{
-	slot->ended = true;
-	if (slot->parts != 1 || slot->flags & (SGP_SLOT_WINDOW | SGP_SLOT_CANCELLED))
-		return end_special(ep, side, slot);
-	return slot;
 }
 
 static inline bool is_owed(const struct sgp_slot *leader)
@@ -225,7 +207,7 @@ static void deliver(struct sgp_ep *ep, struct sgp_slot *leader, struct sgp_wc *w
 
 	fill_wc(ep, leader, done, wc);
 	if (!(leader->flags & SGP_SLOT_HANDOVER)) {
-		drop_group(ep->cq, side, leader);
+		sgp_group_drop(ep->cq, side, leader);
 		return;
 	}
 	sgp_hand_over(side, leader, &wc->sgl);
@@ -265,7 +247,7 @@ static void keep(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_slot *leader)
 	if (is_owed(leader))
 		sgp_cq_tell_locked(cq, ep, leader);
 	else
-		drop_group(cq, side_of_leader(ep, leader), leader);
+		sgp_group_drop(cq, side_of_leader(ep, leader), leader);
 }
 
 /* A slot that no completion ends. */
@@ -280,100 +262,13 @@ void sgp_cq_end_locked(struct sgp_cq *cq, struct sgp_ep *ep, struct sgp_side *si
 		       struct sgp_slot *slot, enum ibv_wc_status status)
 {
 	end_with(slot, status);
-	slot = end_slot(ep, side, slot);
+	slot = sgp_group_end_slot(ep, side, slot);
 	if (slot)
 		keep(cq, ep, slot);
 	give_back(cq);
 }
 
 /* ---- a completion of the device ---- */
-
-/*
- * The signalled request at seq has completed: so have the unsignalled ones before it (law 3).
- * Signalled ones are left for their own completion, and those that the device did not take for
- * the inbox, where they are linked.
- */
-static __attribute__((noinline)) void retire_before(struct sgp_cq *cq, struct sgp_ep *ep,
-						    uint32_t seq)
-{
-	struct sgp_side *side = &ep->send;
-
-	while ((int32_t)(seq - side->reaped) > 0) {
-		uint64_t wr_id = side->wr_base | side->reaped++;
-		struct sgp_slot *slot = sgp_side_find(side, wr_id);
-
-		if (!slot || slot->ended || slot->flags & (SGP_SLOT_SIGNALLED | SGP_SLOT_UNTAKEN))
-			continue;
-		if (!atomic_load_explicit(&slot->error, memory_order_relaxed) &&
-		    !(slot->flags & SGP_SLOT_CANCELLED)) {
-			drop_group(cq, side, slot);
-			continue;
-		}
-		/* Queued with an error, which is owed; or cancelled. */
-		sgp_cq_end_locked(cq, ep, side, slot, IBV_WC_GENERAL_ERR);
-	}
-	if (seq == side->reaped)
-		side->reaped++;
-}
-
-/* The slot of an endpoint's own queues that a completion names, if it is to end. */
-static inline struct sgp_slot *find(struct sgp_cq *cq, uint64_t wr_id, struct sgp_ep **which)
-{
-	struct sgp_ep *ep = sgp_cq_ep_of(cq, wr_id);
-	struct sgp_slot *slot = ep ? sgp_side_find(side_of(ep, wr_id), wr_id) : NULL;
-
-	*which = ep;
-	return slot && !slot->ended ? slot : NULL;
-}
-
-/*
- * The group that a completion ends, if it ends one: its leader, and the endpoint. Only wr_id,
- * status and vendor_err are read of a failed one (law 2.11); the direction is in wr_id.
- */
-static struct sgp_slot *match(struct sgp_cq *cq, const struct ibv_wc *raw, struct sgp_ep **which)
-{
-	struct sgp_ep *ep = NULL;
-	struct sgp_slot *slot;
-	struct sgp_side *side;
-	struct sgp_done *done;
-
-	slot = sgp_wr_is_shared(raw->wr_id) ? sgp_srq_claim_locked(cq, raw->wr_id, raw->qp_num, &ep)
-					    : find(cq, raw->wr_id, &ep);
-	if (!slot) {
-		cq->stale++;
-		return NULL;
-	}
-	side = raw->wr_id & SGP_WR_RECV ? ep->in : &ep->send;
-	done = &slot->done;
-	done->status = raw->status;
-	done->error = atomic_load_explicit(&slot->error, memory_order_relaxed);
-	done->vendor_err = raw->vendor_err;
-	if (raw->status != IBV_WC_SUCCESS)
-		atomic_fetch_or(&ep->life, SGP_EP_STOPPED);
-	else if (done->error)
-		done->status = IBV_WC_GENERAL_ERR;
-	*which = ep;
-	if (side == &ep->send) {
-		retire_before(cq, ep, (uint32_t)raw->wr_id);
-	} else if (raw->status == IBV_WC_SUCCESS) {
-		done->byte_len = raw->byte_len;
-		done->imm_data = raw->imm_data;
-		done->wc_flags = raw->wc_flags;
-		/* rxe gives the kernel's number for WITH_INV: here a flag that RC does not have. */
-		if (ep->type == IBV_QPT_RC && raw->wc_flags & IBV_WC_IP_CSUM_OK)
-			done->wc_flags ^= IBV_WC_IP_CSUM_OK | IBV_WC_WITH_INV;
-		if (done->wc_flags & IBV_WC_WITH_INV)
-			sgp_window_invalidated_locked(ep, raw->invalidated_rkey);
-		if (ep->type == IBV_QPT_UD)
-			sgp_note_origin(slot, raw);
-		if (raw->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-			slot->opcode = IBV_WC_RECV_RDMA_WITH_IMM;
-		/* A plain queue pair receives in RTR already, and may not send then. */
-		if (!sgp_ep_was_connected(ep) && ep->id)
-			atomic_fetch_or(&ep->life, SGP_EP_CONNECTED);
-	}
-	return end_slot(ep, side, slot);
-}
 
 /* Of the completions that came together: the send side that the last one was of, found once for its neighbours. */
 struct neighbour {
@@ -418,7 +313,7 @@ static SGP_HOT struct sgp_slot *match_plain(struct sgp_cq *cq, const struct ibv_
 	if (SGP_LIKELY((uint32_t)wr_id == ep->send.reaped))
 		ep->send.reaped++;
 	else
-		retire_before(cq, ep, (uint32_t)wr_id);
+		sgp_cq_retire_before(cq, ep, (uint32_t)wr_id);
 	return slot;
 }
 
@@ -486,7 +381,7 @@ bool sgp_cq_keep_all_locked(struct sgp_cq *cq)
 	while ((n = ask(cq, SGP_CQ_BATCH, raw)) > 0) {
 		for (int i = 0; i < n; i++) {
 			struct sgp_ep *ep;
-			struct sgp_slot *leader = match(cq, &raw[i], &ep);
+			struct sgp_slot *leader = sgp_cq_match(cq, &raw[i], &ep);
 
 			if (leader)
 				keep(cq, ep, leader);
@@ -503,7 +398,7 @@ static __attribute__((noinline)) bool take_special(struct sgp_cq *cq, const stru
 						   struct sgp_wc *wc)
 {
 	struct sgp_ep *ep;
-	struct sgp_slot *leader = match(cq, raw, &ep);
+	struct sgp_slot *leader = sgp_cq_match(cq, raw, &ep);
 
 	if (!leader)
 		return false;
@@ -511,7 +406,7 @@ static __attribute__((noinline)) bool take_special(struct sgp_cq *cq, const stru
 		deliver(ep, leader, wc);
 		return true;
 	}
-	drop_group(cq, side_of_leader(ep, leader), leader);
+	sgp_group_drop(cq, side_of_leader(ep, leader), leader);
 	return false;
 }
 
