@@ -68,20 +68,10 @@ static int make_shared(struct mqr_device *d, const struct mqr_loop *loop,
 	return d->srq ? 0 : -1;
 }
 
-/* Entries of a completion queue: siw, for one, can't resize one (ibv_resize_cq(3)). */
-static int cq_entries(struct ibv_context *verbs, int max)
-{
-	struct ibv_cq *cq = ibv_create_cq(verbs, 1, NULL, NULL, 0);
-	const bool grows = cq && !ibv_resize_cq(cq, 2);
-
-	if (cq)
-		ibv_destroy_cq(cq);
-	return grows ? CQE : lesser(CQE_FIXED, max);
-}
-
 static int make_queues(struct mqr_device *d, const struct mqr_loop *loop)
 {
-	struct sgp_cq_attr attr = {.max_sge = MQR_SGES, .max_chunk = MQR_SGES};
+	const struct sgp_cq_attr attr = {
+		.cqe = CQE, .cqe_fixed = CQE_FIXED, .max_sge = MQR_SGES, .max_chunk = MQR_SGES};
 	struct ibv_device_attr dev;
 	const int err = ibv_query_device(d->verbs, &dev);
 
@@ -92,7 +82,6 @@ static int make_queues(struct mqr_device *d, const struct mqr_loop *loop)
 	d->iwarp = d->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	d->max_sge = lesser(dev.max_sge, MQR_SGES);
 	make_parts(d, loop, lesser(dev.max_sge, MQR_PARTS));
-	attr.cqe = cq_entries(d->verbs, dev.max_cqe);
 	d->cq = sgp_cq_create(d->verbs, &attr);
 	if (!d->cq)
 		return -1;

@@ -36,6 +36,8 @@ struct sgp_cq_attr {
 	uint32_t comp_mask; /* 0 */
 	uint32_t flags;     /* SGP_CQ_* */
 	int cqe;            /* entries: the send and receive depth of all endpoints to come */
+	int cqe_fixed;      /* entries instead, where the device can't resize the queue later; at most what
+	                       the device has. 0, and whatever is not above cqe: cqe */
 	int comp_vector;
 	int max_sge;        /* SGEs of the longest list that a completion hands over; 0: 16 */
 	int max_chunk;      /* holds of that list; 0: as max_sge */

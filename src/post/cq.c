@@ -230,12 +230,56 @@ static void close_wakeups(struct sgp_cq *cq)
 
 static int make(struct sgp_cq *cq, struct ibv_context *verbs, const struct sgp_cq_attr *attr)
 {
+	if (attr->flags & SGP_CQ_TIMESTAMPS)
+		return sgp_cq_make_ex(cq, verbs, attr);
 	errno = 0;
 	cq->cq = ibv_create_cq(verbs, attr->cqe, cq, cq->channel, attr->comp_vector);
 	if (!cq->cq)
 		return sgp_fail(errno > 0 ? errno : EIO, "no completion queue of %d entries: %s",
 				attr->cqe, strerror(errno));
 	return 0;
+}
+
+static int end(struct sgp_cq *cq)
+{
+	int err;
+
+	errno = 0;
+	err = sgp_provider_errno(ibv_destroy_cq(cq->cq));
+	if (err)
+		return sgp_fail(err, "ibv_destroy_cq: %s", strerror(err));
+	free(cq->stamp);
+	cq->stamp = NULL;
+	return 0;
+}
+
+/*
+ * Whether a device resizes its queues, only the attempt tells. One that does not gets the queue anew,
+ * as long as it will ever be; and if the short one can't be ended, that is it.
+ */
+static int make_long_if_fixed(struct sgp_cq *cq, struct ibv_context *verbs,
+			      const struct sgp_cq_attr *attr)
+{
+	struct sgp_cq_attr whole = *attr;
+	struct ibv_device_attr dev;
+	int err;
+
+	if (attr->cqe_fixed <= attr->cqe)
+		return make(cq, verbs, attr);
+	errno = 0;
+	err = sgp_provider_errno(ibv_query_device(verbs, &dev));
+	if (err)
+		return sgp_fail(err, "completion queue: the device does not answer: %s",
+				strerror(err));
+	if (attr->cqe_fixed > dev.max_cqe)
+		whole.cqe = dev.max_cqe;
+	else
+		whole.cqe = attr->cqe_fixed;
+	if (make(cq, verbs, attr))
+		return -1;
+	if (cq->cq->cqe >= whole.cqe || !ibv_resize_cq(cq->cq, cq->cq->cqe + 1) || end(cq))
+		return 0;
+	return make(cq, verbs, &whole);
 }
 
 struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr *attr)
@@ -247,8 +291,8 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 		return NULL;
 	if (!verbs || !attr || attr->comp_mask ||
 	    attr->flags & ~(SGP_CQ_SINGLE_THREADED | SGP_CQ_TIMESTAMPS) || attr->cqe < 1 ||
-	    attr->max_sge < 0 || attr->max_chunk < 0 || attr->max_sge > UINT16_MAX ||
-	    attr->max_chunk > UINT16_MAX)
+	    attr->cqe_fixed < 0 || attr->max_sge < 0 || attr->max_chunk < 0 ||
+	    attr->max_sge > UINT16_MAX || attr->max_chunk > UINT16_MAX)
 		return sgp_fail_null(EINVAL, "completion queue: a device, attributes with at least "
 					     "one entry, and known flags are needed");
 	cq = calloc(1, sizeof *cq);
@@ -265,8 +309,7 @@ struct sgp_cq *sgp_cq_create(struct ibv_context *verbs, const struct sgp_cq_attr
 	sgp_lock_init(&cq->inbox_lock, cq->single_threaded);
 	if (open_wakeups(cq, verbs))
 		goto fail;
-	if (attr->flags & SGP_CQ_TIMESTAMPS ? sgp_cq_make_ex(cq, verbs, attr)
-					    : make(cq, verbs, attr))
+	if (make_long_if_fixed(cq, verbs, attr))
 		goto fail;
 	return cq;
 fail:
@@ -280,8 +323,6 @@ fail:
 
 int sgp_cq_destroy(struct sgp_cq *cq)
 {
-	int err;
-
 	if (sgp_check_fork())
 		return -1;
 	if (!cq)
@@ -291,16 +332,13 @@ int sgp_cq_destroy(struct sgp_cq *cq)
 				"%u endpoints are on the completion queue: close and destroy "
 				"them first",
 				cq->neps);
-	errno = 0;
-	err = sgp_provider_errno(ibv_destroy_cq(cq->cq));
-	if (err)
-		return sgp_fail(err, "ibv_destroy_cq: %s", strerror(err));
+	if (end(cq))
+		return -1;
 	close_wakeups(cq);
 	sgp_lock_destroy(&cq->inbox_lock);
 	sgp_lock_destroy(&cq->places_lock);
 	sgp_lock_destroy(&cq->lock);
 	sgp_cq_free_seats_locked(cq);
-	free(cq->stamp);
 	free(cq->place);
 	free(cq);
 	return 0;

@@ -296,7 +296,7 @@ def spoil(pages):
         spoilt("sgp_pool_get.3", "sgp_chunk_put(one);", "sgp_chunk_put(one, 1);"),
         spoilt("sgp_pool_get.3", ".Dv SGP_MAY_GROW", ".Dv SGP_MAY_GROWS"),
         spoilt("sgp_cq_create.3", "    int max_sge;\n", "    unsigned int max_sge;\n"),
-        spoilt("sgp_cq_create.3", "    int cqe;\n    int comp_vector;\n", "    int comp_vector;\n    int cqe;\n"),
+        spoilt("sgp_cq_create.3", "    int cqe;\n    int cqe_fixed;\n", "    int cqe_fixed;\n    int cqe;\n"),
         spoilt("sgp_cq_create.3", "    int max_chunk;\n", ""),
         spoilt("sgp_pool_get.3", ".It Bq Er ENOBUFS", ".It Bq Er ENOSPC"),
         spoilt("sgp_sgl_init.3", ".Fn SGP_SGL name n", ".Fn SGP_SGLS name n"),

@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <string.h>
@@ -16,13 +17,16 @@
 
 /* ---- making ---- */
 
-/* A pool, a queue and an endpoint, up to the step that fails. Returns 0 or the errno. */
-static int make_all(struct ibv_context *verbs, struct ibv_pd *pd)
+/*
+ * A pool, a queue and an endpoint, up to the step that fails; cqe_fixed: entries where the queue can't
+ * be resized. Returns 0 or the errno.
+ */
+static int make_all(struct ibv_context *verbs, struct ibv_pd *pd, int cqe_fixed)
 {
 	struct sgp_class_attr class = {.size = CHUNK, .chunks = 8};
 	struct sgp_pool_attr pool_attr = {
 		.classes = &class, .nclasses = 1, .pages = SGP_PAGES_BASE};
-	struct sgp_cq_attr cq_attr = {.cqe = 1};
+	struct sgp_cq_attr cq_attr = {.cqe = 1, .cqe_fixed = cqe_fixed};
 	struct sgp_ep_attr attr = {
 		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_inline_data = 64}, .pd = pd};
 	struct sgp_pool *pool;
@@ -50,38 +54,98 @@ static int make_all(struct ibv_context *verbs, struct ibv_pd *pd)
 	return err;
 }
 
-START_TEST(case_38_a_failure_at_any_step_leaves_nothing)
+/* Fails what making takes of the device at its first, second, ... call, until no such call is left. */
+static void fail_each(const char *const *call, size_t n, int cqe_fixed)
 {
-	/* What making takes of the device; their ends are not to fail here. */
-	static const char *const calls[] = {"query_device", "query_port",          "reg_mr",
-					    "create_cq",    "create_comp_channel", "resize_cq",
-					    "create_qp"};
-	int failures = 0;
+	size_t failures = 0;
 
-	open_all(0, false, 8);
-	for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+	for (size_t i = 0; i < n; i++)
 		for (uint64_t k = 0;; k++) {
 			int mrs = sv_live(SV_MRS), err;
 
-			ck_assert_int_eq(sv_fail_nth(calls[i], k, EACCES), 0);
-			err = make_all(t.verbs, t.pd);
+			ck_assert_int_eq(sv_fail_nth(call[i], k, EACCES), 0);
+			err = make_all(t.verbs, t.pd, cqe_fixed);
 			ck_assert_int_eq(sv_live(SV_MRS), mrs);
 			ck_assert_int_eq(sv_live(SV_CQS), 1);
 			ck_assert_int_eq(sv_live(SV_CHANNELS), 1);
 			ck_assert_int_eq(sv_live(SV_QPS), 0);
-			if (!sv_failed(calls[i])) {
+			if (!sv_failed(call[i])) {
 				sv_faults_clear();
-				ck_assert_msg(err == 0, "%s %d: %s", calls[i], (int)k,
-					      sgp_errmsg());
+				ck_assert_msg(err == 0, "%s %d: %s", call[i], (int)k, sgp_errmsg());
 				break;
 			}
-			ck_assert_msg(err == EACCES, "%s %d: %s", calls[i], (int)k, strerror(err));
+			ck_assert_msg(err == EACCES, "%s %d: %s", call[i], (int)k, strerror(err));
 			failures++;
 			sv_faults_clear();
-			ck_assert_int_eq(make_all(t.verbs, t.pd), 0); /* it was nothing lasting */
+			/* It was nothing lasting. */
+			ck_assert_int_eq(make_all(t.verbs, t.pd, cqe_fixed), 0);
 		}
-	ck_assert_int_ge(failures, (int)(sizeof calls / sizeof *calls));
+	ck_assert_uint_ge(failures, n);
 	sv_faults_clear();
+}
+
+START_TEST(case_38_a_failure_at_any_step_leaves_nothing)
+{
+	/* Their ends are not to fail here. */
+	static const char *const calls[] = {"query_device", "query_port",          "reg_mr",
+					    "create_cq",    "create_comp_channel", "resize_cq",
+					    "create_qp"};
+	/* Without resize_cq, whose failure is then the reason to make a longer queue. */
+	static const char *const fixed[] = {"query_device", "reg_mr", "create_cq",
+					    "create_comp_channel", "create_qp"};
+
+	open_all(0, false, 8);
+	fail_each(calls, sizeof calls / sizeof *calls, 0);
+	ck_assert_int_eq(sv_set(t.device, "no_cq_resize", 1), 0);
+	fail_each(fixed, sizeof fixed / sizeof *fixed, 64);
+	close_all();
+}
+END_TEST
+
+START_TEST(a_queue_that_cant_grow_is_long_at_once)
+{
+	struct ibv_device_attr device;
+	struct sgp_cq_attr attr = {.cqe = 1, .cqe_fixed = -1};
+	struct sgp_cq *cq;
+	uint64_t made;
+
+	open_all(0, false, 8);
+	ck_assert_int_eq(ibv_query_device(t.verbs, &device), 0);
+	errno = 0;
+	ck_assert_ptr_null(sgp_cq_create(t.verbs, &attr));
+	ck_assert_int_eq(errno, EINVAL);
+
+	/* It grows: made once, and only as the endpoint needs it. */
+	made = sv_calls("create_cq");
+	ck_assert_int_eq(make_all(t.verbs, t.pd, 64), 0);
+	ck_assert_uint_eq(sv_calls("create_cq"), made + 1);
+
+	/* It can't: the endpoint finds no room in the short one, and in the long one it does. */
+	ck_assert_int_eq(sv_set(t.device, "no_cq_resize", 1), 0);
+	ck_assert_int_eq(make_all(t.verbs, t.pd, 0), EOPNOTSUPP);
+	ck_assert_int_eq(make_all(t.verbs, t.pd, 7), EOPNOTSUPP);
+	ck_assert_int_eq(make_all(t.verbs, t.pd, 8), 0);
+	ck_assert_int_eq(make_all(t.verbs, t.pd, INT_MAX), 0);
+
+	/* At most what the device has. */
+	made = sv_calls("create_cq");
+	attr.cqe = device.max_cqe;
+	attr.cqe_fixed = INT_MAX;
+	cq = sgp_cq_create(t.verbs, &attr);
+	ck_assert_msg(cq != NULL, "%s", sgp_errmsg());
+	ck_assert_uint_eq(sv_calls("create_cq"), made + 1);
+	ck_assert_int_eq(sgp_cq_destroy(cq), 0);
+
+	/* The short one stays if it can't be ended: it serves as well as it did. */
+	attr.cqe = 4;
+	ck_assert_int_eq(sv_fail_nth("destroy_cq", 0, EBUSY), 0);
+	cq = sgp_cq_create(t.verbs, &attr);
+	ck_assert_msg(cq != NULL, "%s", sgp_errmsg());
+	ck_assert(sv_failed("destroy_cq"));
+	sv_faults_clear();
+	ck_assert_int_eq(sv_live(SV_CQS), 2);
+	ck_assert_int_eq(sgp_cq_destroy(cq), 0);
+	ck_assert_int_eq(sv_live(SV_CQS), 1);
 	close_all();
 }
 END_TEST
@@ -322,6 +386,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, case_38_a_failure_at_any_step_leaves_nothing);
+	tcase_add_test(tc, a_queue_that_cant_grow_is_long_at_once);
 	tcase_add_test(tc, case_41_no_order_of_ending_hangs_for_an_event);
 	tcase_add_test(tc, traffic_of_one_endpoint_keeps_no_other_waiting);
 	tcase_add_test(tc, a_read_of_more_than_32_bits_says_how_long_it_was);
