@@ -9,9 +9,7 @@
  * number; each subscriber must see them all, in order. With --stalled some subscribers stop reading
  * when the measurement begins; they don't count from then on.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <netdb.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,37 +18,25 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/format.h"
 #include "link_rdma.h"
+#include "load.h"
 
 enum {
 	IDS = 65536,
 	TOPIC_MAX = 64,
-	SEQ = 8, /* bytes of a message's number */
 };
 
 struct peer {
 	struct load *load;
 	struct link *link;
 	bool connected, ready; /* CONNACK; SUBACK */
-	bool stalled;
 	uint64_t got;
 	uint16_t *acks; /* identifiers to be acknowledged, that could not go */
 	size_t nacks, room;
 };
 
 struct load {
-	/* What was asked for. */
-	const char *host, *port;
-	bool rdma, json;
-	uint32_t subscribers, stalled, size;
-	uint8_t qos;
-	uint64_t messages, warmup, window;
-	long pid;
-	struct mqr_attr attr;
-	size_t mib;
-	uint64_t seconds;
-
+	struct load_options want;
 	struct loop *loop;
 	struct memory memory;
 	struct link_host links;
@@ -83,60 +69,12 @@ static void die(const char *fmt, ...)
 	exit(1);
 }
 
-/* ---- the clock, and the broker's ---- */
-
 static double now(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Seconds on a processor of all threads of the broker, from /proc (proc(5)). */
-static double broker_cpu(long pid)
-{
-	char path[80], name[400];
-	double sum = 0;
-	unsigned long long ns;
-	struct dirent *entry;
-	DIR *dir;
-	FILE *file;
-
-	if (!pid)
-		return 0;
-	snprintf(path, sizeof path, "/proc/%ld/task", pid);
-	dir = opendir(path);
-	while (dir && (entry = readdir(dir))) {
-		snprintf(name, sizeof name, "%s/%s/schedstat", path, entry->d_name);
-		file = fopen(name, "r");
-		if (file && fscanf(file, "%llu", &ns) == 1)
-			sum += (double)ns * 1e-9;
-		if (file)
-			fclose(file);
-	}
-	if (dir)
-		closedir(dir);
-	return sum;
-}
-
-/* The same in user mode only; in ticks. */
-static double broker_user(long pid)
-{
-	char path[80];
-	unsigned long long ticks = 0;
-	FILE *file;
-
-	if (!pid)
-		return 0;
-	snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-	file = fopen(path, "r");
-	if (file && fscanf(file, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu",
-			   &ticks) != 1)
-		ticks = 0;
-	if (file)
-		fclose(file);
-	return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
 /* ---- packets ---- */
@@ -173,7 +111,8 @@ static void say_subscribe(struct peer *p)
 	uint8_t bytes[TOPIC_MAX + 20];
 	const struct mqtt_bytes filter = topic_of(p->load);
 
-	if (!send_packet(p, bytes, mqtt_put_subscribe(bytes, 1, &filter, &p->load->qos, 1), NULL))
+	if (!send_packet(p, bytes, mqtt_put_subscribe(bytes, 1, &filter, &p->load->want.qos, 1),
+			 NULL))
 		die("a SUBSCRIBE can't be sent");
 }
 
@@ -181,20 +120,20 @@ static void say_subscribe(struct peer *p)
 
 static bool publish_one(struct load *l)
 {
-	const struct mqtt_publish publish = {.topic = topic_of(l), .qos = l->qos};
+	const struct mqtt_publish publish = {.topic = topic_of(l), .qos = l->want.qos};
 	const uint16_t id = (uint16_t)(l->published % (IDS - 1) + 1);
 	uint8_t head[MQTT_PUBLISH_HEAD(TOPIC_MAX)];
-	struct sgp_chunk *chunk = sgp_pool_get(l->memory.pool, SEQ, 0);
+	struct sgp_chunk *chunk = sgp_pool_get(l->memory.pool, LOAD_SEQ, 0);
 	struct sgp_sgl list = {0};
-	const size_t n = mqtt_put_publish(head, &publish, id, l->size);
+	const size_t n = mqtt_put_publish(head, &publish, id, l->want.size);
 	bool sent;
 
 	if (!chunk)
 		return false;
-	for (int i = 0; i < SEQ; i++)
+	for (int i = 0; i < LOAD_SEQ; i++)
 		((uint8_t *)sgp_chunk_addr(chunk))[i] = (uint8_t)(l->published >> 8 * i);
 	if (mqr_list_reserve(&list, l->body.num_sge + 1, l->body.num_chunk + 1) ||
-	    sgp_sgl_append(&list, chunk, 0, SEQ) ||
+	    sgp_sgl_append(&list, chunk, 0, LOAD_SEQ) ||
 	    (l->body.num_sge && sgp_sgl_clone(&list, &l->body)))
 		die("no memory for a message");
 	sent = send_packet(&l->publisher, head, n, &list);
@@ -205,8 +144,8 @@ static bool publish_one(struct load *l)
 
 static void publish(struct load *l)
 {
-	while (l->published < l->until && l->published - l->complete < l->window &&
-	       (!l->qos || l->published - l->acked < l->window) && publish_one(l))
+	while (l->published < l->until && l->published - l->complete < l->want.window &&
+	       (!l->want.qos || l->published - l->acked < l->want.window) && publish_one(l))
 		;
 }
 
@@ -221,13 +160,13 @@ static void publish_more(struct loop_task *task)
 
 static void begin_measuring(struct load *l)
 {
-	for (uint32_t i = l->readers; i < l->subscribers; i++)
+	for (uint32_t i = l->readers; i < l->want.subscribers; i++)
 		link_pause(l->subscriber[i].link);
 	l->measuring = true;
-	l->until = l->warmup + l->messages;
+	l->until = l->want.warmup + l->want.messages;
 	l->t0 = now();
-	l->cpu0 = broker_cpu(l->pid);
-	l->user0 = broker_user(l->pid);
+	l->cpu0 = load_cpu(l->want.pid);
+	l->user0 = load_user(l->want.pid);
 }
 
 static void phase_done(struct load *l)
@@ -238,18 +177,18 @@ static void phase_done(struct load *l)
 		return;
 	}
 	l->t1 = now();
-	l->cpu1 = broker_cpu(l->pid);
-	l->user1 = broker_user(l->pid);
+	l->cpu1 = load_cpu(l->want.pid);
+	l->user1 = load_user(l->want.pid);
 	l->status = 0;
 	loop_stop(l->loop);
 }
 
 static void one_is_ready(struct load *l)
 {
-	if (++l->ready < l->subscribers + 1)
+	if (++l->ready < l->want.subscribers + 1)
 		return;
-	l->until = l->warmup;
-	if (l->warmup)
+	l->until = l->want.warmup;
+	if (l->want.warmup)
 		publish(l);
 	else
 		phase_done(l);
@@ -259,9 +198,9 @@ static void one_is_ready(struct load *l)
 
 static void complete_some(struct load *l)
 {
-	while (l->complete < l->published && l->done[l->complete % l->window] == l->readers)
-		l->done[l->complete++ % l->window] = 0;
-	if (l->complete == l->until && (!l->qos || l->acked >= l->until))
+	while (l->complete < l->published && l->done[l->complete % l->want.window] == l->readers)
+		l->done[l->complete++ % l->want.window] = 0;
+	if (l->complete == l->until && (!l->want.qos || l->acked >= l->until))
 		phase_done(l);
 	else
 		loop_defer(l->loop, &l->more);
@@ -299,11 +238,11 @@ static void got_publish(struct peer *p, const struct mqtt_packet *packet,
 	uint64_t seq = 0;
 	int at = 0;
 
-	for (int i = 0; i < payload->num_sge && at < SEQ; i++)
-		for (uint32_t k = 0; k < payload->sge[i].length && at < SEQ; k++, at++)
+	for (int i = 0; i < payload->num_sge && at < LOAD_SEQ; i++)
+		for (uint32_t k = 0; k < payload->sge[i].length && at < LOAD_SEQ; k++, at++)
 			seq |= (uint64_t)((const uint8_t *)(uintptr_t)payload->sge[i].addr)[k]
 			       << 8 * at;
-	if (payload->length != l->size || seq != p->got)
+	if (payload->length != l->want.size || seq != p->got)
 		die("subscriber %td has message %llu of %llu bytes instead of %llu",
 		    p - l->subscriber, (unsigned long long)seq, (unsigned long long)payload->length,
 		    (unsigned long long)p->got);
@@ -311,7 +250,7 @@ static void got_publish(struct peer *p, const struct mqtt_packet *packet,
 	if (packet->publish.qos)
 		acknowledge(p, packet->id);
 	if (p - l->subscriber < (ptrdiff_t)l->readers) {
-		l->done[seq % l->window]++;
+		l->done[seq % l->want.window]++;
 		complete_some(l);
 	}
 }
@@ -381,7 +320,8 @@ static void open_peer(struct load *l, struct peer *p, const struct addrinfo *to)
 		.packet = came, .writable = may_write, .closed = closed};
 
 	p->load = l;
-	p->link = l->rdma ? link_rdma_connect(l->link_rdma, to->ai_addr, &events, p)
+	p->link = l->want.rdma
+			  ? link_rdma_connect(l->link_rdma, to->ai_addr, &events, p)
 			  : link_tcp_connect(&l->links, to->ai_addr, to->ai_addrlen, &events, p);
 	if (!p->link)
 		die("can't connect: %s", strerror(errno));
@@ -392,23 +332,23 @@ static void open_peers(struct load *l)
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *to;
-	const int err = getaddrinfo(l->host, l->port, &hints, &to);
+	const int err = getaddrinfo(l->want.host, l->want.port, &hints, &to);
 
 	if (err)
-		die("%s: %s", l->host, gai_strerror(err));
-	l->subscriber = calloc(l->subscribers, sizeof *l->subscriber);
-	l->done = calloc(l->window, sizeof *l->done);
+		die("%s: %s", l->want.host, gai_strerror(err));
+	l->subscriber = calloc(l->want.subscribers, sizeof *l->subscriber);
+	l->done = calloc(l->want.window, sizeof *l->done);
 	if (!l->subscriber || !l->done)
 		die("no memory");
 	open_peer(l, &l->publisher, to);
-	for (uint32_t i = 0; i < l->subscribers; i++)
+	for (uint32_t i = 0; i < l->want.subscribers; i++)
 		open_peer(l, &l->subscriber[i], to);
 	freeaddrinfo(to);
 }
 
 static void make_body(struct load *l)
 {
-	size_t left = l->size - SEQ;
+	size_t left = l->want.size - LOAD_SEQ;
 
 	while (left) {
 		struct sgp_chunk *chunk = memory_chunk_for(&l->memory, left);
@@ -429,24 +369,24 @@ static void time_is_up(struct loop_timer *timer)
 	struct load *l = (struct load *)(void *)((char *)timer - offsetof(struct load, limit));
 
 	die("not done after %llu s: %llu of %llu messages are through, %u of %u clients ready",
-	    (unsigned long long)l->seconds, (unsigned long long)l->complete,
-	    (unsigned long long)l->until, l->ready, l->subscribers + 1);
+	    (unsigned long long)l->want.seconds, (unsigned long long)l->complete,
+	    (unsigned long long)l->until, l->ready, l->want.subscribers + 1);
 }
 
 static void report(const struct load *l)
 {
 	const double t = l->t1 - l->t0, cpu = l->cpu1 - l->cpu0, user = l->user1 - l->user0;
-	const double n = (double)l->messages, delivered = n * l->readers;
-	const char *name = l->rdma ? "rdma" : "tcp";
+	const double n = (double)l->want.messages, delivered = n * l->readers;
+	const char *name = l->want.rdma ? "rdma" : "tcp";
 
-	if (l->json)
+	if (l->want.json)
 		printf("{\"transport\": \"%s\", \"subscribers\": %u, \"stalled\": %u, "
 		       "\"bytes\": %u, \"qos\": %u, \"messages\": %llu, \"seconds\": %.6f, "
 		       "\"published_per_s\": %.1f, \"delivered_per_s\": %.1f, "
 		       "\"cpu_us_per_delivery\": %.3f, \"user_us_per_delivery\": %.3f, "
 		       "\"cpu_us_per_message\": %.3f}\n",
-		       name, l->readers, l->subscribers - l->readers, l->size, l->qos,
-		       (unsigned long long)l->messages, t, n / t, delivered / t,
+		       name, l->readers, l->want.subscribers - l->readers, l->want.size,
+		       l->want.qos, (unsigned long long)l->want.messages, t, n / t, delivered / t,
 		       cpu * 1e6 / delivered, user * 1e6 / delivered, cpu * 1e6 / n);
 	else
 		printf("%s, %u subscribers (%u stalled), %u bytes, QoS %u: %llu messages in %.3f "
@@ -454,30 +394,30 @@ static void report(const struct load *l)
 		       "%.0f published/s, %.0f delivered/s; broker: %.3f us CPU a delivery (%.3f "
 		       "in "
 		       "user mode), %.3f a message\n",
-		       name, l->readers, l->subscribers - l->readers, l->size, l->qos,
-		       (unsigned long long)l->messages, t, n / t, delivered / t,
+		       name, l->readers, l->want.subscribers - l->readers, l->want.size,
+		       l->want.qos, (unsigned long long)l->want.messages, t, n / t, delivered / t,
 		       cpu * 1e6 / delivered, user * 1e6 / delivered, cpu * 1e6 / n);
 }
 
 static void run(struct load *l)
 {
 	l->loop = loop_create();
-	if (!l->loop || memory_open(&l->memory, l->mib, l->attr.receive))
+	if (!l->loop || memory_open(&l->memory, l->want.mib, l->want.attr.receive))
 		die("no memory: %s", sgp_errmsg());
 	l->links =
 		(struct link_host){.loop = l->loop,
 				   .memory = &l->memory,
 				   .limits = {.head = MQTT_HEAD_MAX, .payload = MQTT_REMAINING_MAX},
 				   .owner = l};
-	if (l->rdma) {
-		l->link_rdma = link_rdma_open(&l->links, &l->attr);
+	if (l->want.rdma) {
+		l->link_rdma = link_rdma_open(&l->links, &l->want.attr);
 		if (!l->link_rdma)
 			die("no RDMA: %s", strerror(errno));
 	}
 	make_body(l);
 	l->more.run = publish_more;
 	l->limit.fire = time_is_up;
-	loop_timer_set(l->loop, &l->limit, (int64_t)l->seconds * 1000);
+	loop_timer_set(l->loop, &l->limit, (int64_t)l->want.seconds * 1000);
 	l->status = -1;
 	open_peers(l);
 	if (loop_run(l->loop) || l->status)
@@ -485,130 +425,20 @@ static void run(struct load *l)
 	report(l);
 }
 
-static uint64_t number(const char *text, uint64_t min, uint64_t max)
-{
-	uint64_t n;
-
-	if (parse_number(text, min, max, &n)) {
-		fprintf(stderr, "broker-load: a number from %llu to %llu, not '%s'\n",
-			(unsigned long long)min, (unsigned long long)max, text);
-		exit(2);
-	}
-	return n;
-}
-
-static const char help[] =
-	"usage: broker-load [OPTION]...\n\n"
-	"Publishes messages to subscribers of its own, and tells what they cost the broker.\n\n"
-	"  --rdma             over RDMA, not TCP\n"
-	"  --host HOST        the broker (127.0.0.1)\n"
-	"  --port PORT        (1883)\n"
-	"  --subscribers N    (1)\n"
-	"  --stalled N        so many of these stop reading\n"
-	"  --size BYTES       of a message (256)\n"
-	"  --qos QOS          0 or 1 (0)\n"
-	"  --messages N       to measure (10000)\n"
-	"  --warm-up N        to send before (1000)\n"
-	"  --window N         messages that the slowest may be behind (64)\n"
-	"  --pid PID          the broker's process, to measure\n"
-	"  --receive-size N   bytes of a receive over RDMA\n"
-	"  --receive-depth N  messages on the way to each client over RDMA\n"
-	"  --memory MIB       for messages (256)\n"
-	"  --seconds N        give up then (120)\n"
-	"  --json             the result as JSON\n"
-	"  --help             this text\n";
-
-static void parse(struct load *l, int argc, char **argv)
-{
-	static const struct option options[] = {
-		{"rdma", 0, NULL, 'R'},          {"host", 1, NULL, 'h'},
-		{"port", 1, NULL, 'p'},          {"subscribers", 1, NULL, 's'},
-		{"stalled", 1, NULL, 'x'},       {"size", 1, NULL, 'b'},
-		{"qos", 1, NULL, 'q'},           {"messages", 1, NULL, 'n'},
-		{"warm-up", 1, NULL, 'w'},       {"window", 1, NULL, 'W'},
-		{"pid", 1, NULL, 'P'},           {"receive-size", 1, NULL, 'r'},
-		{"receive-depth", 1, NULL, 'd'}, {"memory", 1, NULL, 'm'},
-		{"seconds", 1, NULL, 't'},       {"json", 0, NULL, 'j'},
-		{"help", 0, NULL, 'H'},          {NULL, 0, NULL, 0},
-	};
-
-	for (int opt; (opt = getopt_long_only(argc, argv, "", options, NULL)) != -1;)
-		switch (opt) {
-		case 'R':
-			l->rdma = true;
-			break;
-		case 'h':
-			l->host = optarg;
-			break;
-		case 'p':
-			l->port = optarg;
-			break;
-		case 's':
-			l->subscribers = (uint32_t)number(optarg, 1, 100000);
-			break;
-		case 'x':
-			l->stalled = (uint32_t)number(optarg, 0, 100000);
-			break;
-		case 'b':
-			l->size = (uint32_t)number(optarg, SEQ, 1 << 28);
-			break;
-		case 'q':
-			l->qos = (uint8_t)number(optarg, 0, 1);
-			break;
-		case 'n':
-			l->messages = number(optarg, 1, UINT32_MAX);
-			break;
-		case 'w':
-			l->warmup = number(optarg, 0, UINT32_MAX);
-			break;
-		case 'W':
-			l->window = number(optarg, 1, 60000);
-			break;
-		case 'P':
-			l->pid = (long)number(optarg, 1, INT32_MAX);
-			break;
-		case 'r':
-			l->attr.receive = (uint32_t)number(optarg, MQR_RECEIVE_MIN, 1 << 23);
-			break;
-		case 'd':
-			l->attr.depth = (uint32_t)number(optarg, 1, 4096);
-			break;
-		case 'm':
-			l->mib = number(optarg, MEMORY_MIN_MIB, 1 << 20);
-			break;
-		case 't':
-			l->seconds = number(optarg, 1, 86400);
-			break;
-		case 'j':
-			l->json = true;
-			break;
-		case 'H':
-			fputs(help, stdout);
-			exit(0);
-		default:
-			fputs("see broker-load --help\n", stderr);
-			exit(2);
-		}
-	if (optind < argc || l->stalled >= l->subscribers) {
-		fputs("broker-load: fewer stalled than subscribers, and no arguments\n", stderr);
-		exit(2);
-	}
-	l->readers = l->subscribers - l->stalled;
-}
-
 int main(int argc, char **argv)
 {
-	static struct load l = {.host = "127.0.0.1",
-				.port = "1883",
-				.subscribers = 1,
-				.size = 256,
-				.messages = 10000,
-				.warmup = 1000,
-				.window = 64,
-				.mib = 256,
-				.seconds = 120};
+	static struct load l = {.want = {.host = "127.0.0.1",
+					 .port = "1883",
+					 .subscribers = 1,
+					 .size = 256,
+					 .messages = 10000,
+					 .warmup = 1000,
+					 .window = 64,
+					 .mib = 256,
+					 .seconds = 120}};
 
-	parse(&l, argc, argv);
+	load_parse(&l.want, argc, argv);
+	l.readers = l.want.subscribers - l.want.stalled;
 	snprintf(l.topic, sizeof l.topic, "load/%d", (int)getpid());
 	run(&l);
 	return 0;
