@@ -55,6 +55,14 @@ struct sgp_chunk *sgp_pool_find(struct sgp_pool *pool, const void *addr);
 struct sgp_class *sgp_pool_class(struct sgp_pool *pool, size_t size);
 
 /*
+ * Take the pool's addresses and make the table of them: its classes, backing and limits are known.
+ * Returns 0; -1 with ENOMEM, nothing taken. reserve.c.
+ */
+int sgp_pool_reserve(struct sgp_pool *pool, const struct sgp_pool_attr *attr);
+
+void sgp_pool_unreserve(struct sgp_pool *pool);
+
+/*
  * Compare the whole of a pool with its invariants: every free chunk is there once, in the centre or
  * in a cache, has no references and belongs to a slab of its class; chunks = free + live; the table
  * leads to each chunk.
