@@ -63,6 +63,14 @@ struct sgp_pool *rig_pool(size_t size, size_t chunks, size_t max_chunks)
 	return rig_classes(&cls, 1);
 }
 
+struct sgp_pool *rig_try_pool(size_t size, size_t chunks, size_t max_chunks, enum sgp_pages pages)
+{
+	struct sgp_class_attr cls = {.size = size, .chunks = chunks, .max_chunks = max_chunks};
+	struct sgp_pool_attr attr = {.classes = &cls, .nclasses = 1, .pages = pages};
+
+	return sgp_pool_create(rig_pd, &attr);
+}
+
 void rig_check(struct sgp_pool *pool, uint64_t live)
 {
 	const char *wrong = sgp_pool_check(pool);

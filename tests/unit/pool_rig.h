@@ -24,6 +24,9 @@ void rig_teardown(void);
 struct sgp_pool *rig_classes(const struct sgp_class_attr *cls, uint32_t n);
 struct sgp_pool *rig_pool(size_t size, size_t chunks, size_t max_chunks);
 
+/* One that may not be had, on pages of any kind. */
+struct sgp_pool *rig_try_pool(size_t size, size_t chunks, size_t max_chunks, enum sgp_pages pages);
+
 /* As many registrations are alive as told; the pool's invariant holds; so many chunks are live. */
 void rig_check(struct sgp_pool *pool, uint64_t live);
 

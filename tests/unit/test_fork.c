@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "../suite.h"
+#include "mapped.h"
 #include "rig.h"
 #include "sgp_config.h"
 #include "sgpool/srq.h"
@@ -381,13 +382,6 @@ START_TEST(test_fork_init_where_it_is_needed)
 	close_device(pd);
 }
 END_TEST
-
-static int is_mapped(void *page)
-{
-	unsigned char present;
-
-	return mincore(page, 4096, &present) == 0;
-}
 
 /* A deregistration gives the addresses to children; those that are used again are taken back. */
 START_TEST(test_memory_that_is_used_again)
