@@ -31,6 +31,7 @@ struct budget {
 	struct iovec zero_list[BUDGET_ZEROES]; /* each of them those */
 	struct request *ready, **ready_end;    /* served, to be continued by budget_run() */
 	uint32_t capsules; /* commands that all queues together may have outstanding */
+	uint32_t receives; /* that devices and queues keep posted: no more than that either */
 	uint64_t waits;    /* commands that had to wait */
 	uint64_t waiting;  /* now */
 };

@@ -9,8 +9,8 @@
 #include "wire.h"
 
 enum {
-	/* Devices share the capsules: so many may post that part of them each. */
-	DEVICES = 4,
+	/* A device whose queues share receives posts such a part of those that are left. */
+	PART = 4,
 	MAX_SGE = REQUEST_CHUNKS,
 };
 
@@ -29,7 +29,8 @@ static void tell_all(struct common *c, const struct ibv_context *verbs,
 			if (dev->verbs != verbs)
 				continue;
 			sgp_cq_event(dev->cq, event);
-			sgp_srq_event(dev->srq, event);
+			if (dev->srq)
+				sgp_srq_event(dev->srq, event);
 		}
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -56,18 +57,41 @@ static void completions_ready(struct uring_watch *watch)
 	dev->armed = false;
 }
 
-static int make_queues(struct device *dev, const struct ibv_device_attr *attr)
+void device_parts(const struct device *dev, struct sgp_recv_part part[DEVICE_PARTS])
 {
-	const struct sgp_recv_part parts[] = {
-		{.pool = dev->target->budget.control, .size = sizeof(struct wire_command)},
-		{.pool = dev->target->budget.control, .size = BUDGET_INSIDE},
-	};
+	struct sgp_pool *pool = dev->target->budget.control;
+
+	part[0] = (struct sgp_recv_part){.pool = pool, .size = sizeof(struct wire_command)};
+	part[1] = (struct sgp_recv_part){.pool = pool, .size = BUDGET_INSIDE};
+}
+
+static int make_shared(struct device *dev, const struct ibv_device_attr *attr)
+{
+	struct budget *b = &dev->target->budget;
+	struct sgp_recv_part parts[DEVICE_PARTS];
 	const struct sgp_srq_attr srq = {
 		.pd = dev->pd,
 		.recv = parts,
-		.num_recv = 2,
-		.depth = dev->capsules,
+		.num_recv = DEVICE_PARTS,
+		.depth = lesser((b->capsules - b->receives) / PART, (uint32_t)attr->max_srq_wr),
 	};
+
+	if (!srq.depth) {
+		fprintf(stderr, "sgpool-nvmf-target: a device finds no receives left: more "
+				"--memory has some\n");
+		return -1;
+	}
+	device_parts(dev, parts);
+	dev->srq = sgp_srq_create(&srq);
+	if (!dev->srq)
+		return fail_sgp("no shared receive queue");
+	dev->receives = srq.depth;
+	b->receives += dev->receives;
+	return 0;
+}
+
+static int make_queues(struct device *dev, const struct ibv_device_attr *attr)
+{
 	const struct sgp_cq_attr cq = {
 		/* It grows with the queue pairs, where the device can do that. */
 		.cqe = (int)lesser(4 * dev->target->budget.capsules, (uint32_t)attr->max_cqe),
@@ -77,8 +101,9 @@ static int make_queues(struct device *dev, const struct ibv_device_attr *attr)
 	if (!dev->cq)
 		return fail_sgp("no completion queue");
 	dev->wc = sgp_wc_alloc(dev->cq, DEVICE_BATCH);
-	dev->srq = dev->wc ? sgp_srq_create(&srq) : NULL;
-	return dev->srq ? 0 : fail_sgp("no shared receive queue");
+	if (!dev->wc)
+		return fail_sgp("no completions");
+	return dev->strict || attr->max_srq <= 0 ? 0 : make_shared(dev, attr);
 }
 
 static int end_queues(struct device *dev)
@@ -87,6 +112,7 @@ static int end_queues(struct device *dev)
 	dev->wc = NULL;
 	if ((dev->srq && sgp_srq_destroy(dev->srq)) || (dev->cq && sgp_cq_destroy(dev->cq)))
 		return fail_sgp("a device's queues do not end");
+	dev->target->budget.receives -= dev->receives;
 	return 0;
 }
 
@@ -118,7 +144,6 @@ static struct device *device_open(struct target *t, struct ibv_context *verbs)
 	*dev = (struct device){
 		.target = t,
 		.verbs = verbs,
-		.capsules = lesser(t->budget.capsules / DEVICES, (uint32_t)attr.max_srq_wr),
 		.strict = verbs->device->transport_type == IBV_TRANSPORT_IWARP,
 		.max_sge = (int)lesser(MAX_SGE, (uint32_t)attr.max_sge),
 	};

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ctrl.h"
+#include "device.h"
 #include "queue.h"
 #include "wire.h"
 
@@ -40,19 +41,25 @@ static int make_requests(struct queue *q)
 static int make_endpoint(struct queue *q)
 {
 	struct device *dev = q->device;
+	struct sgp_recv_part parts[DEVICE_PARTS];
 	struct sgp_ep_attr attr = {
 		.cq = dev->cq,
 		.pd = dev->pd,
 		.srq = dev->srq,
+		.recv = dev->srq ? NULL : parts,
+		.num_recv = dev->srq ? 0 : DEVICE_PARTS,
 		.max_chunk = REQUEST_CHUNKS,
 		/* A Read's data and its response, or a Write's READ: where that is too little (many
 		 * SGEs, and a device that takes few) commands wait for room. */
 		.cap = {.max_send_wr = 2 * (uint32_t)q->depth + 16,
+			.max_recv_wr = q->depth,
 			.max_send_sge = (uint32_t)dev->max_sge,
+			.max_recv_sge = DEVICE_PARTS,
 			.max_inline_data = sizeof(struct wire_response)},
 	};
 	struct sgp_ep_info info;
 
+	device_parts(dev, parts);
 	q->ep = sgp_ep_create(q->id, &attr);
 	if (!q->ep)
 		return fail_sgp("no endpoint");
@@ -87,7 +94,8 @@ struct queue *queue_create(struct device *dev, struct rdma_cm_id *id, uint16_t q
 		return NULL;
 	}
 	id->context = q;
-	dev->promised += depth;
+	if (!dev->srq)
+		t->budget.receives += depth;
 	t->promised += depth;
 	q->next = t->queues;
 	t->queues = q;
@@ -125,8 +133,6 @@ void queue_end(struct queue *q, const char *why)
 static bool close_endpoint(struct queue *q)
 {
 	struct sgp_ep_info info;
-	struct sgp_ep_stats stats;
-	struct stats *s = &q->target->stats;
 
 	sgp_ep_query(q->ep, &info);
 	if (info.send_posted && q->target->now < q->close_at)
@@ -138,12 +144,7 @@ static bool close_endpoint(struct queue *q)
 		return false;
 	}
 	q->closed = true;
-	sgp_ep_stats(q->ep, &stats);
-	s->posts += stats.posts;
-	s->doorbells += stats.doorbells;
-	s->signalled += stats.signalled;
-	s->split += stats.split;
-	s->queue_full += stats.queue_full;
+	stats_endpoint(&q->target->stats, q->ep);
 	return true;
 }
 
@@ -154,7 +155,8 @@ static bool free_closed(struct queue *q)
 	if (q->used || q->dirty || sgp_ep_destroy(q->ep))
 		return false;
 	rdma_destroy_id(q->id);
-	q->device->promised -= q->depth;
+	if (!q->device->srq)
+		q->target->budget.receives -= q->depth;
 	q->target->promised -= q->depth;
 	free_queue(q);
 	return true;

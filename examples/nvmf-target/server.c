@@ -74,14 +74,31 @@ static int accept_host(struct queue *q, uint8_t reads)
 	return rdma_accept(q->id, &param);
 }
 
+/*
+ * What the queues may send at once has room, whatever they all do: memory to carry it out and, where
+ * nothing waits for a receive, those.
+ */
+static bool has_room(const struct target *t, const struct device *dev, const struct mail *mail)
+{
+	uint32_t taken = atomic_load(&t->promised);
+
+	if (!dev->srq && t->budget.receives > taken)
+		taken = t->budget.receives;
+	if (taken + mail->depth <= t->budget.capsules)
+		return true;
+	fprintf(stderr,
+		"sgpool-nvmf-target: queue %u of %u commands is refused: there is --memory for %u, "
+		"of which %u are taken\n",
+		mail->qid, mail->depth, t->budget.capsules, taken);
+	return false;
+}
+
 static void accept_request(struct target *t, const struct mail *mail)
 {
 	struct device *dev = t->stopping ? NULL : device_get(t, mail->id->verbs);
 	struct queue *q;
 
-	/* What the queues may send at once has room, whatever they all do. */
-	if (!dev || atomic_load(&t->promised) + mail->depth > t->budget.capsules ||
-	    (dev->strict && dev->promised + mail->depth > dev->capsules)) {
+	if (!dev || !has_room(t, dev, mail)) {
 		reject(t, mail->id, WIRE_CM_NO_RESOURCES);
 		return;
 	}

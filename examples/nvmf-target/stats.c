@@ -15,19 +15,40 @@ void stats_latency(struct stats *s, int64_t ns)
 	s->latency[i < STATS_BUCKETS ? i : STATS_BUCKETS - 1]++;
 }
 
+void stats_endpoint(struct stats *s, struct sgp_ep *ep)
+{
+	struct sgp_ep_stats more;
+
+	if (sgp_ep_stats(ep, &more))
+		return;
+	s->posts += more.posts;
+	s->doorbells += more.doorbells;
+	s->signalled += more.signalled;
+	s->split += more.split;
+	s->queue_full += more.queue_full;
+	s->receives += more.recvs;
+	s->receives_dry += more.recv_dry;
+}
+
 /* Those that are gone, and those that are there. */
 static void add_endpoints(const struct target *t, struct stats *s)
 {
-	for (const struct queue *q = t->queues; q; q = q->next) {
-		struct sgp_ep_stats ep;
+	for (const struct queue *q = t->queues; q; q = q->next)
+		if (!q->closed)
+			stats_endpoint(s, q->ep);
+}
 
-		if (q->closed || sgp_ep_stats(q->ep, &ep))
+/* What queues with receives of their own have posted. */
+static void add_receives(const struct target *t, struct sgp_srq_stats *sum)
+{
+	for (const struct queue *q = t->queues; q; q = q->next) {
+		struct sgp_ep_info info;
+
+		if (q->closed || q->device->srq || sgp_ep_query(q->ep, &info))
 			continue;
-		s->posts += ep.posts;
-		s->doorbells += ep.doorbells;
-		s->signalled += ep.signalled;
-		s->split += ep.split;
-		s->queue_full += ep.queue_full;
+		sum->depth += q->depth;
+		sum->posted += (uint32_t)info.recv_posted;
+		sum->missing += (uint32_t)info.recv_missing;
 	}
 }
 
@@ -38,7 +59,7 @@ static struct sgp_srq_stats receives_of(const struct target *t)
 	for (const struct device *dev = t->devices; dev; dev = dev->next) {
 		struct sgp_srq_stats s;
 
-		if (sgp_srq_stats(dev->srq, &s))
+		if (!dev->srq || sgp_srq_stats(dev->srq, &s))
 			continue;
 		sum.depth += s.depth;
 		sum.posted += s.posted;
@@ -47,6 +68,7 @@ static struct sgp_srq_stats receives_of(const struct target *t)
 		sum.recvs += s.recvs;
 		sum.dry += s.dry;
 	}
+	add_receives(t, &sum);
 	return sum;
 }
 
@@ -174,11 +196,13 @@ static void print_receives(FILE *f, const struct common *c)
 	fprintf(f, ",\"receives\":[");
 	for (unsigned int i = 0; i < c->nthreads; i++) {
 		const struct sgp_srq_stats *s = &c->thread[i].report.receives;
+		const struct stats *own = &c->thread[i].report.stats;
 
 		fprintf(f,
 			"%s{\"depth\":%u,\"posted\":%u,\"missing\":%u,\"lost\":%u,\"taken\":"
 			"%" PRIu64 ",\"dry\":%" PRIu64 "}",
-			i ? "," : "", s->depth, s->posted, s->missing, s->lost, s->recvs, s->dry);
+			i ? "," : "", s->depth, s->posted, s->missing, s->lost,
+			s->recvs + own->receives, s->dry + own->receives_dry);
 	}
 	fprintf(f, "]");
 }

@@ -30,6 +30,7 @@ struct stats {
 	uint64_t keep_alive_expired;
 	/* Of the endpoints that are gone. */
 	uint64_t posts, doorbells, signalled, split, queue_full;
+	uint64_t receives, receives_dry; /* no shared queue's */
 };
 
 /* What a thread tells the others. */
@@ -38,7 +39,7 @@ struct report {
 	uint64_t in_flight, waits, waiting;
 	uint32_t queues;
 	struct sgp_pool *control, *data; /* NULL: no device yet, or no longer */
-	struct sgp_srq_stats receives;   /* of all its devices */
+	struct sgp_srq_stats receives;   /* of all its devices and queues */
 };
 
 struct common;
@@ -46,6 +47,9 @@ struct target;
 
 /* A Read or Write took so many ns. */
 void stats_latency(struct stats *s, int64_t ns);
+
+/* Add what an endpoint has done. */
+void stats_endpoint(struct stats *s, struct sgp_ep *ep);
 
 /* Report. */
 void stats_report(struct target *t);

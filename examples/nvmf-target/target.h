@@ -57,12 +57,10 @@ struct device {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
 	struct sgp_cq *cq;
-	struct sgp_srq *srq;
-	struct sgp_wc *wc; /* [DEVICE_BATCH] */
+	struct sgp_srq *srq; /* NULL (if strict, or it can't): each queue has its own receives */
+	struct sgp_wc *wc;   /* [DEVICE_BATCH] */
 	struct uring_watch completions, events;
-	uint32_t
-		capsules; /* receives posted; so many commands the queues on it may have outstanding */
-	uint32_t promised; /* and so many they have */
+	uint32_t receives; /* srq's */
 	bool armed;        /* the completion queue will make completions.fd readable */
 	bool strict;       /* a message without a receive ends a connection (iWARP) */
 	int max_sge;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "../suite.h"
+#include "sgpool/softverbs.h"
 #include "host.h"
 #include "uring.h"
 
@@ -86,6 +87,13 @@ static void setup(void)
 	start("32");
 	host_admin(&admin, TARGET_NQN);
 	host_io(&io, &admin, HOST_DEPTH);
+}
+
+/* The same on a device where a message without a receive ends the connection. */
+static void setup_iwarp(void)
+{
+	ck_assert_int_eq(sv_device_add("siw0", "siw", 1), 0);
+	setup();
 }
 
 static void teardown(void)
@@ -651,6 +659,91 @@ START_TEST(test_more_than_memory)
 }
 END_TEST
 
+/* What a host sends at once: reads, as many as its queue has room for. */
+static void send_full(struct host *h)
+{
+	for (int i = 0; i < h->depth - 1; i++) {
+		struct wire_command cmd = host_blocks(h, nvme_cmd_read, 0, 8);
+
+		host_send(h, &cmd, 0, 0);
+	}
+}
+
+static void answered_full(struct host *h)
+{
+	struct wire_response response;
+
+	for (int i = 0; i < h->depth - 1; i++) {
+		ck_assert(host_wait(h, &response));
+		ck_assert_uint_eq(response.status, 0);
+	}
+}
+
+/*
+ * The queues that the kernel's host asks for fit into the least memory, on any device; all of them send
+ * all they may at once. One that does not fit is refused, until another has gone.
+ */
+static void queues_of_a_host(void)
+{
+	const struct wire_cm_request more = {
+		.qid = htole16(4), .hrqsize = htole16(128), .hsqsize = htole16(127)};
+	struct host queue[3], fourth = {.depth = 128};
+
+	start("16");
+	host_admin(&admin, TARGET_NQN);
+	for (uint16_t i = 0; i < 3; i++) {
+		host_open(&queue[i], i + 1, 128);
+		ck_assert_int_eq(host_join(&queue[i], i + 1, TARGET_NQN, admin.cntlid, NULL),
+				 NVME_SC_SUCCESS);
+	}
+	ck_assert_int_eq(host_connect(&fourth, &more), WIRE_CM_NO_RESOURCES);
+	host_close(&fourth);
+	for (int round = 0; round < 4; round++) {
+		for (int i = 0; i < 3; i++)
+			send_full(&queue[i]);
+		for (int i = 0; i < 3; i++)
+			answered_full(&queue[i]);
+	}
+	host_close(&queue[0]);
+	/* Its memory is free when the target has seen its end. */
+	for (int ret = -1, turn = 0; ret; turn++) {
+		ck_assert_int_lt(turn, 10000);
+		fourth = (struct host){.depth = 128};
+		ret = host_connect(&fourth, &more);
+		if (ret) {
+			ck_assert_int_eq(ret, WIRE_CM_NO_RESOURCES);
+			host_close(&fourth);
+			usleep(10000);
+		}
+	}
+	ck_assert_int_eq(host_join(&fourth, 4, TARGET_NQN, admin.cntlid, NULL), NVME_SC_SUCCESS);
+	send_full(&fourth);
+	answered_full(&fourth);
+	host_close(&fourth);
+	for (int i = 1; i < 3; i++)
+		host_close(&queue[i]);
+	host_close(&admin);
+	ck_assert_int_eq(target_stop(), 0);
+	ck_assert_uint_le(statistic("registered"), statistic("limit"));
+	ck_assert_uint_eq(statistic("in_flight"), 0);
+	/* Each command took a receive, shared or not. */
+	ck_assert_uint_gt(statistic("taken"), 13 * 127);
+	end_files();
+}
+
+START_TEST(test_queues_of_a_host)
+{
+	queues_of_a_host();
+}
+END_TEST
+
+START_TEST(test_queues_of_a_host_iwarp)
+{
+	ck_assert_int_eq(sv_device_add("siw0", "siw", 1), 0);
+	queues_of_a_host();
+}
+END_TEST
+
 /* Hosts that go in the middle, again and again: all memory comes home, and others are served. */
 START_TEST(test_gone)
 {
@@ -731,6 +824,7 @@ static Suite *suite(void)
 {
 	Suite *s = suite_create("nvmf target");
 	TCase *work = tcase_create("work"), *doors = tcase_create("doors");
+	TCase *iwarp = tcase_create("iwarp");
 
 	tcase_add_checked_fixture(work, setup, teardown);
 	tcase_add_test(work, test_write_and_read);
@@ -747,15 +841,25 @@ static Suite *suite(void)
 	tcase_add_test(work, test_too_many);
 	tcase_add_test(work, test_keep_alive);
 	tcase_set_timeout(work, 60);
+	tcase_add_checked_fixture(iwarp, setup_iwarp, teardown);
+	tcase_add_test(iwarp, test_write_and_read);
+	tcase_add_test(iwarp, test_inside);
+	tcase_add_test(iwarp, test_compare);
+	tcase_add_test(iwarp, test_gone);
+	tcase_add_test(iwarp, test_too_many);
+	tcase_set_timeout(iwarp, 60);
 	tcase_add_test(doors, test_private_data);
 	tcase_add_test(doors, test_connects);
 	tcase_add_test(doors, test_connects_at_once);
 	tcase_add_test(doors, test_discovery);
 	tcase_add_test(doors, test_more_than_memory);
 	tcase_add_test(doors, test_threads);
+	tcase_add_test(doors, test_queues_of_a_host);
+	tcase_add_test(doors, test_queues_of_a_host_iwarp);
 	tcase_set_timeout(doors, 60);
 	suite_add_tcase(s, work);
 	suite_add_tcase(s, doors);
+	suite_add_tcase(s, iwarp);
 	return s;
 }
 
