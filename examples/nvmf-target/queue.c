@@ -334,10 +334,16 @@ static void receive(struct queue *q, const struct sgp_wc *wc)
 	start(r);
 }
 
+/* What is flushed says only that something else has ended the connection: the host, as it may. */
+static const char *why(const struct sgp_wc *wc)
+{
+	return wc->status == IBV_WC_WR_FLUSH_ERR ? NULL : ibv_wc_status_str(wc->status);
+}
+
 static void fetched(struct request *r, struct sgp_wc *wc)
 {
 	if (wc->status != IBV_WC_SUCCESS) {
-		queue_end(r->queue, r->queue->ending ? NULL : ibv_wc_status_str(wc->status));
+		queue_end(r->queue, why(wc));
 		queue_drop(r);
 		return;
 	}
@@ -358,7 +364,7 @@ void queue_complete(struct target *t, struct sgp_wc *wc)
 		fetched(wc->context, wc);
 	} else if (q && !q->ending) {
 		if (wc->status != IBV_WC_SUCCESS)
-			queue_end(q, ibv_wc_status_str(wc->status));
+			queue_end(q, why(wc));
 		else if (wc->opcode == IBV_WC_RECV && !t->stopping) /* else its host asks again */
 			receive(q, wc);
 	}

@@ -726,6 +726,8 @@ static void queues_of_a_host(void)
 	ck_assert_int_eq(target_stop(), 0);
 	ck_assert_uint_le(statistic("registered"), statistic("limit"));
 	ck_assert_uint_eq(statistic("in_flight"), 0);
+	/* Receives that went back unused tell of no accident. */
+	ck_assert_uint_eq(statistic("broken"), 0);
 	/* Each command took a receive, shared or not. */
 	ck_assert_uint_gt(statistic("taken"), 13 * 127);
 	end_files();
