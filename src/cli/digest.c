@@ -15,7 +15,7 @@ static int result(int good)
 
 int digest_begin(struct digest *d)
 {
-	d->context = EVP_MD_CTX_new();
+	*d = (struct digest){.context = EVP_MD_CTX_new()};
 	return result(d->context && EVP_DigestInit_ex(d->context, EVP_sha256(), NULL) == 1);
 }
 

@@ -85,10 +85,10 @@ static void on_event(void *arg, const struct cm_event *event)
 		return;
 	if (s->session && !perf_get_hello(event->data, event->length, &hello))
 		accept_link(s->session, event);
-	else if (!s->session && !s->request.id)
-		s->request = *event;
-	else
+	else if (s->request.id || (s->session && !s->session->conn.over))
 		conn_refuse(event->id, WIRE_BUSY);
+	else /* the client of now may have gone, and we not have got round to it */
+		s->request = *event;
 }
 
 /* ---- what the client asks for ---- */
@@ -247,10 +247,10 @@ static int attend(struct server *s, char *why, size_t size)
 }
 
 /* Get ready and accept. Returns 0; -1, and why says why. */
-static int accept_client(struct server *s, char *why, size_t size)
+static int accept_client(struct server *s, const struct cm_event *request, char *why, size_t size)
 {
 	struct perf_session *session = s->session;
-	struct rdma_cm_id *id = s->request.id;
+	struct rdma_cm_id *id = request->id;
 	uint8_t bytes[WIRE_HELLO];
 	struct rdma_conn_param param;
 
@@ -260,7 +260,7 @@ static int accept_client(struct server *s, char *why, size_t size)
 			snprintf(why, size, "%s", session->conn.why);
 		return -1;
 	}
-	conn_greet(&session->conn, s->request.data, s->request.length); /* it was good before */
+	conn_greet(&session->conn, request->data, request->length); /* it was good before */
 	conn_param(&session->conn, bytes, &param);
 	if (!rdma_accept(id, &param))
 		return 0;
@@ -269,9 +269,10 @@ static int accept_client(struct server *s, char *why, size_t size)
 }
 
 /* Serve the client that asks. Returns how it went. */
-static int serve(struct server *s, struct perf_session *session, const char *peer)
+static int serve(struct server *s, const struct cm_event *request, struct perf_session *session,
+		 const char *peer)
 {
-	struct rdma_cm_id *id = s->request.id;
+	struct rdma_cm_id *id = request->id;
 	const char *device = ibv_get_device_name(id->verbs->device);
 	char why[200];
 	bool failed = false;
@@ -281,7 +282,7 @@ static int serve(struct server *s, struct perf_session *session, const char *pee
 	s->session = session;
 	s->tests = s->messages = 0;
 	s->until = 0;
-	if (accept_client(s, why, sizeof why)) {
+	if (accept_client(s, request, why, sizeof why)) {
 		report(s, peer, device, why);
 		session->conn.broken = true; /* nobody hears us */
 		perf_session_close(session);
@@ -300,19 +301,20 @@ static int serve(struct server *s, struct perf_session *session, const char *pee
 /* Returns whether it was a client; *status is how it went. */
 static bool serve_request(struct server *s, int *status, bool *interrupted)
 {
-	const struct addr_text peer = addr_host_text(rdma_get_peer_addr(s->request.id));
-	const char *wrong = conn_check(s->request.data, s->request.length, WIRE_CLIENT);
+	const struct cm_event request = s->request;
+	const struct addr_text peer = addr_host_text(rdma_get_peer_addr(request.id));
+	const char *wrong = conn_check(request.data, request.length, WIRE_CLIENT);
 	struct perf_session *session = wrong ? NULL : calloc(1, sizeof *session);
 
+	s->request.id = NULL;
 	if (session) {
-		*status = serve(s, session, peer.text);
+		*status = serve(s, &request, session, peer.text);
 		*interrupted = session->interrupted;
 		free(session);
 	} else {
 		cli_error(s->o->name, "%s: %s; refused", peer.text, wrong ? wrong : "no memory");
-		conn_refuse(s->request.id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
+		conn_refuse(request.id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
 	}
-	s->request.id = NULL;
 	return !wrong;
 }
 
@@ -363,6 +365,8 @@ int perf_server_run(const struct perf_server_options *options)
 		s.listener = listen_open(options->name, s.channel, &options->addr);
 	if (s.listener) {
 		status = serve_all(&s);
+		if (s.request.id) /* it came too late */
+			conn_refuse(s.request.id, WIRE_BUSY);
 		rdma_destroy_id(s.listener);
 	}
 	if (s.channel)

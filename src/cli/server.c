@@ -45,7 +45,21 @@ static struct buffers *find_buffers(struct server *s, struct ibv_context *verbs)
 	return &s->buffers[s->devices++];
 }
 
-/* Take the channel's events: a connection's go to it; who else wants to connect is refused. */
+/*
+ * Whoever asks while a transfer lasts is refused. But its sender may have been told that all is well,
+ * and the next one be here, before we have seen it go: that one is next.
+ */
+static void on_request(struct server *s, const struct cm_event *event)
+{
+	const struct recv_file *f = s->current;
+
+	if (s->request.id || (f && !f->said_verdict && !f->conn->over))
+		conn_refuse(event->id, WIRE_BUSY);
+	else
+		s->request = *event;
+}
+
+/* Take the channel's events: a connection's go to it. */
 static void take_events(void *arg)
 {
 	struct server *s = arg;
@@ -53,10 +67,8 @@ static void take_events(void *arg)
 	int got;
 
 	while ((got = cm_next(s->channel, &event)) > 0) {
-		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST && !s->current && !s->request.id)
-			s->request = event;
-		else if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST)
-			conn_refuse(event.id, WIRE_BUSY);
+		if (event.type == RDMA_CM_EVENT_CONNECT_REQUEST)
+			on_request(s, &event);
 		else if (s->current && event.id == s->current->conn->id)
 			conn_event(s->current->conn, &event);
 	}
@@ -94,9 +106,10 @@ static void report_failure(const struct server *s, const char *peer, const char 
 }
 
 /* Get ready and accept. Returns 0; -1, which has been said, with nothing accepted. */
-static int accept_sender(struct server *s, struct recv_file *f, struct conn *c, const char *peer)
+static int accept_sender(struct server *s, const struct cm_event *request, struct recv_file *f,
+			 struct conn *c, const char *peer)
 {
-	struct rdma_cm_id *id = s->request.id;
+	struct rdma_cm_id *id = request->id;
 	uint8_t bytes[WIRE_HELLO];
 	struct rdma_conn_param param;
 	struct buffers *buffers = find_buffers(s, id->verbs);
@@ -108,7 +121,7 @@ static int accept_sender(struct server *s, struct recv_file *f, struct conn *c, 
 	why = c->why;
 	if (conn_open(c, id, buffers, WIRE_RECEIVER))
 		goto failed;
-	conn_greet(c, s->request.data, s->request.length); /* it was good before */
+	conn_greet(c, request->data, request->length); /* it was good before */
 	conn_param(c, bytes, &param);
 	s->current = f;
 	if (!rdma_accept(id, &param))
@@ -120,13 +133,14 @@ failed:
 }
 
 /* Returns CLI_OK, or CLI_FAILED, which has been said. The id is used up. */
-static int serve_with(struct server *s, struct recv_file *f, const char *peer)
+static int serve_with(struct server *s, const struct cm_event *request, struct recv_file *f,
+		      const char *peer)
 {
-	struct rdma_cm_id *id = s->request.id;
+	struct rdma_cm_id *id = request->id;
 	struct conn c = {0};
 	int status = CLI_FAILED;
 
-	if (accept_sender(s, f, &c, peer)) {
+	if (accept_sender(s, request, f, &c, peer)) {
 		conn_close(&c);
 		conn_refuse(id, WIRE_NO_RESOURCES);
 		return CLI_FAILED;
@@ -145,26 +159,27 @@ static int serve_with(struct server *s, struct recv_file *f, const char *peer)
 /* Serve the sender that asks. Returns true if it was one; *status is how it went. */
 static bool serve(struct server *s, int *status, bool *interrupted)
 {
-	struct rdma_cm_id *id = s->request.id;
+	const struct cm_event request = s->request;
+	struct rdma_cm_id *id = request.id;
 	const struct addr_text peer = addr_host_text(rdma_get_peer_addr(id));
-	const char *wrong = conn_check(s->request.data, s->request.length, WIRE_SENDER);
+	const char *wrong = conn_check(request.data, request.length, WIRE_SENDER);
 	struct recv_file *f = wrong ? NULL : calloc(1, sizeof *f);
 	bool served;
 
+	s->request.id = NULL;
 	if (f) {
 		*f = (struct recv_file){.path = s->o->path,
 					.channel = s->channel,
 					.signal_fd = s->signal_fd,
 					.take_events = take_events,
 					.arg = s};
-		*status = serve_with(s, f, peer.text);
+		*status = serve_with(s, &request, f, peer.text);
 		*interrupted = f->interrupted;
 	} else {
 		cli_error(s->o->name, "%s: %s; refused", peer.text, wrong ? wrong : "no memory");
 		conn_refuse(id, wrong ? WIRE_BAD_MESSAGE : WIRE_NO_RESOURCES);
 	}
 	s->current = NULL;
-	s->request.id = NULL;
 	served = f != NULL;
 	free(f);
 	return served;
@@ -247,6 +262,8 @@ int server_run(const struct server_options *options)
 			  strerror(errno));
 	else if (prepare(s) == 0)
 		status = serve_all(s);
+	if (s->request.id) /* it came too late */
+		conn_refuse(s->request.id, WIRE_BUSY);
 	if (s->listener)
 		rdma_destroy_id(s->listener);
 	for (int i = 0; i < s->devices; i++)

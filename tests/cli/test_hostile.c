@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "cli/cli.h"
 #include "cli/conn.h"
+#include "cli/digest.h"
 #include "sgpool/softverbs.h"
 
 struct hostile {
@@ -20,13 +22,14 @@ struct hostile {
 	struct rdma_cm_id *id;
 	struct buffers buffers;
 	struct conn conn;
+	bool has_verdict;
 };
 
 static void hear_nothing(void *arg, const struct wire_header *header, struct sgp_sgl *sgl)
 {
 	struct hostile *h = arg;
 
-	(void)header;
+	h->has_verdict |= header->type == WIRE_VERDICT;
 	sgp_sgl_clear(sgl);
 	conn_repost(&h->conn);
 }
@@ -151,6 +154,46 @@ START_TEST(hostile_messages)
 }
 END_TEST
 
+/* A sender that has all it wanted and does not go, and the next one: that is not refused. */
+START_TEST(a_sender_that_lingers_keeps_no_other_out)
+{
+	const struct wire_header start = {.type = WIRE_START, .code = 1};
+	struct wire_header end = {.type = WIRE_END};
+	struct digest digest;
+	struct hostile h;
+	struct end s, c;
+	uint64_t connects;
+	uint16_t port;
+
+	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
+	ends_write_file(ends_in, 1000);
+	port = end_start_server(&s, false);
+	hostile_connect(&h, port, NULL, 0, RDMA_CM_EVENT_ESTABLISHED);
+	ck_assert_int_eq(digest_begin(&digest), 0);
+	ck_assert_int_eq(digest_end(&digest), 0);
+	memcpy(end.digest, digest.value, WIRE_DIGEST);
+	digest_free(&digest);
+	ck_assert_int_eq(conn_post(&h.conn, &start, NULL), 0);
+	ck_assert_int_eq(conn_post(&h.conn, &end, NULL), 0);
+	while (!h.has_verdict && !h.conn.over) {
+		conn_reap(&h.conn);
+		usleep(1000);
+	}
+	ck_assert(h.has_verdict);
+	connects = sv_calls("connect");
+	end_start_client(&c, port);
+	while (sv_calls("connect") == connects)
+		usleep(1000);
+	usleep(200000); /* for the receiver to be asked before it hears that the first has gone */
+	hostile_end(&h);
+	ck_assert_int_eq(end_finish(&c), CLI_OK);
+	ck_assert(ends_same_file(ends_in, ends_out));
+	pthread_kill(s.thread, SIGTERM);
+	ck_assert_int_eq(end_finish(&s), CLI_OK);
+	ck_assert(ends_clean());
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("hostile");
@@ -160,6 +203,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, hostile_hello);
 	tcase_add_loop_test(tc, hostile_messages, 0, sizeof lies / sizeof *lies);
+	tcase_add_test(tc, a_sender_that_lingers_keeps_no_other_out);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }

@@ -126,7 +126,7 @@ END_TEST
 START_TEST(busy)
 {
 	struct end s, first, second;
-	char fifo[64], file[64];
+	char fifo[64], file[64] = {0};
 	uint64_t accepted;
 	uint16_t port;
 	int fd;
