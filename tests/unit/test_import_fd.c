@@ -2,6 +2,8 @@
 /* Imports by descriptor, and imports that fail at each step. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -45,7 +47,7 @@ END_TEST
 /* Cases 18 and 19: the place inside the dma-buf, and its descriptors. */
 START_TEST(test_dmabuf)
 {
-	struct rlimit few = {64, 64}, old;
+	struct rlimit few = {.rlim_cur = 64}, old;
 	int fd = memfd(16 * PAGE), before;
 	char *base = (char *)UINT64_C(0x700000000000); /* another device's pointer */
 	struct sgp_import *imp;
@@ -84,6 +86,7 @@ START_TEST(test_dmabuf)
 
 	before = descriptors();
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few.rlim_max = old.rlim_max;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
 	for (int i = 0; i < 2000; i++) {
 		imp = import_fd(fd, SGP_IMPORT_DMABUF, i % 2 ? base : NULL, 0, PAGE);
@@ -102,6 +105,23 @@ START_TEST(test_dmabuf)
 }
 END_TEST
 
+/* Whether the program may read there, as proc(5) tells it. */
+static bool may_read(const void *addr)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t first, end;
+	char line[512], may = 0;
+
+	ck_assert_ptr_nonnull(maps);
+	while (!may && fgets(line, sizeof line, maps))
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %c", &first, &end, &may) != 3 ||
+		    (uintptr_t)addr < first || (uintptr_t)addr >= end)
+			may = 0;
+	fclose(maps);
+	ck_assert_msg(may, "%p is nowhere", addr);
+	return may == 'r';
+}
+
 /* Of a dma-buf without a pointer the addresses are chosen: nobody else's, and not to be read. */
 START_TEST(test_dmabuf_without_address)
 {
@@ -113,8 +133,8 @@ START_TEST(test_dmabuf_without_address)
 	ck_assert_uint_eq((uintptr_t)sgp_import_addr(a) % PAGE, 0x10);
 	ck_assert_ptr_ne(sgp_import_addr(a), sgp_import_addr(b));
 	ck_assert_uint_eq(mr_of(a)->iova, (uintptr_t)sgp_import_addr(a));
-	ck_assert_int_eq(write(fd, sgp_import_addr(a), 1), -1);
-	ck_assert_int_eq(errno, EFAULT);
+	ck_assert(!may_read(sgp_import_addr(a)));
+	ck_assert(may_read(&fd));
 	/* A second domain gets it from the kept descriptor. */
 	close(fd);
 	ck_assert_msg(!sgp_pool_add_pd(pool, second), "%s", sgp_errmsg());

@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <errno.h>
+#include <stdlib.h>
 
 #include "../suite.h"
 #include "post/ep.h"
@@ -133,6 +134,7 @@ START_TEST(a_checked_pool_knows_what_is_posted)
 	struct sgp_chunk *chunk;
 	SGP_SGL(kept, 4);
 
+	unsetenv("SGP_CHECK"); /* it would have the last word */
 	open_rig(personas[_i],
 		 (struct rig_attr){.depth = 4, .chunks = 16, .pool_flags = SGP_POOL_CHECKED});
 	for (int i = 0; i < 4; i++) {
