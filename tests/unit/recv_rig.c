@@ -10,10 +10,6 @@ const int npersonas = sizeof personas / sizeof *personas;
 const char *const roce[] = {"soft", "rxe", "mlx4", "mlx5", "hns"};
 const int nroce = sizeof roce / sizeof *roce;
 
-struct rig rig;
-struct rig_side *a, *b;
-int context[16];
-
 struct sgp_recv_part parts[3];
 int nparts, held_of_b; /* chunks that the test holds */
 
@@ -35,22 +31,14 @@ void one_part(size_t size)
 	nparts = 1;
 }
 
-void open_rig(const char *persona, struct rig_attr attr)
+void open_full(const char *persona, struct rig_attr attr)
 {
 	if (persona)
 		ck_assert_int_eq(sv_device_add("dev0", persona, 1), 0);
 	if (!nparts)
 		one_part(4096);
 	attr.tune = keep_b_full;
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
-}
-
-void close_rig(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
+	open_rig(attr);
 }
 
 struct sgp_ep_info info_of(struct rig_side *side)
@@ -59,14 +47,6 @@ struct sgp_ep_info info_of(struct rig_side *side)
 
 	ck_assert_int_eq(sgp_ep_query(side->ep, &info), 0);
 	return info;
-}
-
-struct sgp_ep_stats stats_of(struct rig_side *side)
-{
-	struct sgp_ep_stats stats;
-
-	ck_assert_int_eq(sgp_ep_stats(side->ep, &stats), 0);
-	return stats;
 }
 
 int chunks_a_receive(void)

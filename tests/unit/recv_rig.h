@@ -6,17 +6,13 @@
 #ifndef RECV_RIG_H
 #define RECV_RIG_H
 
-#include "rig.h"
+#include "ab_rig.h"
 
 extern const char *const personas[];
 extern const int npersonas;
 /* Those whose queue pairs connect without a connection manager. */
 extern const char *const roce[];
 extern const int nroce;
-
-extern struct rig rig;
-extern struct rig_side *a, *b;
-extern int context[16];
 
 /* What b's receives are made of: set before the rig is opened; parts without a pool get b's. */
 extern struct sgp_recv_part parts[3];
@@ -26,11 +22,9 @@ extern int held_of_b; /* chunks of b's pool that the test holds */
 void one_part(size_t size);
 
 /* persona NULL: the default device. */
-void open_rig(const char *persona, struct rig_attr attr);
-void close_rig(void);
+void open_full(const char *persona, struct rig_attr attr);
 
 struct sgp_ep_info info_of(struct rig_side *side);
-struct sgp_ep_stats stats_of(struct rig_side *side);
 int chunks_a_receive(void);
 
 /* So many receives are posted; nothing else is out of the pool but what the test holds. */

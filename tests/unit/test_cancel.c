@@ -8,32 +8,7 @@
 #include <string.h>
 
 #include "../suite.h"
-#include "rig.h"
-
-static struct rig rig;
-static struct rig_side *a, *b;
-static int context[16];
-
-static void open_rig(struct rig_attr attr)
-{
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
-}
-
-static void close_rig(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
-}
-
-static struct sgp_ep_stats stats_of(struct rig_side *side)
-{
-	struct sgp_ep_stats stats;
-
-	ck_assert_int_eq(sgp_ep_stats(side->ep, &stats), 0);
-	return stats;
-}
+#include "ab_rig.h"
 
 static void expect_none(struct rig_side *side)
 {

@@ -13,24 +13,7 @@
 #include <unistd.h>
 
 #include "../suite.h"
-#include "rig.h"
-
-static struct rig rig;
-static struct rig_side *a, *b;
-static int context[16];
-
-static void open_rig(struct rig_attr attr)
-{
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
-}
-
-static void close_rig(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
-}
+#include "ab_rig.h"
 
 /* Four receives and four sends that wait, as the peer has posted none: 0 .. 3 and 4 .. 7. */
 static void post_eight(void)

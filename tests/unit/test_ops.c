@@ -3,62 +3,14 @@
 #include <check.h>
 #include <endian.h>
 #include <errno.h>
-#include <string.h>
 
 #include "../suite.h"
-#include "rig.h"
-
-#define ALL_ACCESS (SGP_POOL_REMOTE_READ | SGP_POOL_REMOTE_WRITE | SGP_POOL_REMOTE_ATOMIC)
-
-static struct rig rig;
-static struct rig_side *a, *b;
-static int context[64];
-
-static void open_rig(struct rig_attr attr)
-{
-	attr.pool_flags = ALL_ACCESS;
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
-}
-
-static void close_rig(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
-}
-
-/* n slices of `bytes` bytes each, of n chunks; slice i consists of bytes of value first + i. */
-static void build(struct rig_side *side, struct sgp_sgl *sgl, int n, size_t bytes, int first)
-{
-	for (int i = 0; i < n; i++)
-		ck_assert_msg(!sgp_sgl_append(sgl, rig_chunk(side, first + i), 8, bytes), "%s",
-			      sgp_errmsg());
-}
-
-static void check_run(const char *at, int n, size_t bytes, int first)
-{
-	int wrong = 0;
-
-	for (int i = 0; i < n; i++)
-		for (size_t j = 0; j < bytes; j++)
-			wrong += at[(size_t)i * bytes + j] != (char)(first + i);
-	ck_assert_int_eq(wrong, 0);
-}
-
-static void reaped(struct rig_side *side, void *ctx, enum ibv_wc_opcode opcode)
-{
-	rig_reap(side, 1);
-	ck_assert_ptr_eq(side->wc[0].context, ctx);
-	ck_assert_int_eq(side->wc[0].opcode, opcode);
-	ck_assert_int_eq(side->wc[0].status, IBV_WC_SUCCESS);
-	ck_assert_int_eq(side->wc[0].error, 0);
-}
+#include "ab_rig.h"
 
 START_TEST(writes_and_reads_of_any_length)
 {
 	/* 3 SGEs a request: 1 .. 20 slices are split over up to 7, with one completion. */
-	open_rig((struct rig_attr){.max_sge = 3, .chunks = 64, .cq_sge = 32});
+	open_remote((struct rig_attr){.max_sge = 3, .chunks = 64, .cq_sge = 32});
 	for (int n = 1; n <= 20; n++) {
 		struct sgp_chunk *target = rig_chunk(b, 0);
 		uint64_t addr = (uintptr_t)sgp_chunk_addr(target);
@@ -104,7 +56,7 @@ START_TEST(a_list_longer_than_the_queue_is_too_big)
 	struct sgp_sgl before;
 
 	/* Never EAGAIN: it would be tried again for ever. */
-	open_rig((struct rig_attr){.max_sge = 1, .depth = 4, .chunks = 64, .cq_sge = 32});
+	open_remote((struct rig_attr){.max_sge = 1, .depth = 4, .chunks = 64, .cq_sge = 32});
 	build(a, &sgl, 5, 10, 0);
 	before = sgl;
 	ck_assert_int_eq(sgp_post_writev(a->ep, NULL, &sgl, 0, 0, 0), -1);
@@ -128,7 +80,7 @@ START_TEST(immediates_and_invalidations_arrive)
 			    .flags = IBV_SEND_SIGNALED,
 			    .imm_data = htobe32(0x01020304)};
 
-	open_rig((struct rig_attr){0});
+	open_remote((struct rig_attr){0});
 	rig_post_recv(b, &context[1]);
 	build(a, &sgl, 1, 10, 'i');
 	ck_assert_msg(!sgp_post(a->ep, &wr, NULL), "%s", sgp_errmsg());
@@ -165,7 +117,7 @@ START_TEST(atomics_return_what_was_there)
 	SGP_SGL(sgl, 2);
 	struct sgp_wr wr = {.sgl = &sgl, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .compare_add = 5};
 
-	open_rig((struct rig_attr){0});
+	open_remote((struct rig_attr){0});
 	target = rig_chunk(b, 0);
 	value = sgp_chunk_addr(target);
 	*value = 37;
@@ -194,123 +146,11 @@ START_TEST(atomics_return_what_was_there)
 }
 END_TEST
 
-START_TEST(case_25_26_inline_goes_by_size_and_whole)
-{
-	struct sgp_ep_stats stats;
-	struct sgp_ep_info info;
-	char foreign[16] = "from the stack!";
-	SGP_SGL(sgl, 4);
-	struct sgp_sgl before;
-
-	/* A device that sends the first SGE of an inline request only. */
-	ck_assert_int_eq(sv_device_add("inl", "soft", 1), 0);
-	ck_assert_int_eq(sv_set("inl", "inline_first", 1), 0);
-	open_rig((struct rig_attr){.max_inline = 64});
-	ck_assert_int_eq(sgp_ep_query(a->ep, &info), 0);
-	ck_assert_uint_ge(info.max_inline, 64);
-	rig_post_recv(b, NULL);
-	build(a, &sgl, 2, 16, 'x');
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED), 0);
-	rig_check_live(a, 0); /* copied: nothing is in flight */
-	rig_reap(b, 1);
-	ck_assert_uint_eq(b->wc[0].byte_len, 32);
-	check_run((char *)(uintptr_t)b->wc[0].sgl.sge[0].addr, 2, 16, 'x');
-	reaped(a, NULL, IBV_WC_SEND);
-
-	/* Memory that is not registered, and gathered: the caller's array may go at once. */
-	rig_post_recv(b, NULL);
-	ck_assert_int_eq(sgp_sgl_append_foreign(&sgl, foreign, 15), 0);
-	before = sgl;
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED), -1);
-	ck_assert_int_eq(errno, EFAULT);
-	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
-	ck_assert_int_eq(
-		sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED | IBV_SEND_INLINE | SGP_BATCH),
-		0);
-	memset(foreign, 0, sizeof foreign);
-	ck_assert_int_eq(sgp_ep_submit(a->ep), 0);
-	rig_reap(b, 1);
-	ck_assert_mem_eq((char *)(uintptr_t)b->wc[0].sgl.sge[0].addr, "from the stack!", 15);
-	reaped(a, NULL, IBV_WC_SEND);
-
-	/* Over the size: by the chunks; asked for inline all the same: refused. */
-	rig_post_recv(b, NULL);
-	build(a, &sgl, 1, info.max_inline + 1, 'y');
-	before = sgl;
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_INLINE), -1);
-	ck_assert_int_eq(errno, EMSGSIZE);
-	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
-	ck_assert_int_eq(sgp_post_readv(a->ep, NULL, &sgl, IBV_SEND_INLINE, 0, 0), -1);
-	ck_assert_int_eq(errno, EINVAL);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED), 0);
-	rig_reap(b, 1);
-	ck_assert_uint_eq(b->wc[0].byte_len, info.max_inline + 1);
-	reaped(a, NULL, IBV_WC_SEND);
-	ck_assert_int_eq(sgp_ep_stats(a->ep, &stats), 0);
-	ck_assert_uint_eq(stats.inlined, 2);
-	close_rig();
-}
-END_TEST
-
-START_TEST(case_26_no_inline_room_no_post)
-{
-	char foreign[16] = "x";
-	uint64_t posts;
-	SGP_SGL(sgl, 1);
-
-	open_rig((struct rig_attr){0});
-	ck_assert_int_eq(sgp_sgl_append_foreign(&sgl, foreign, 16), 0);
-	posts = sv_calls("post_send");
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_INLINE), -1);
-	ck_assert_int_eq(errno, EMSGSIZE);
-	ck_assert_uint_eq(sv_calls("post_send"), posts);
-	close_rig();
-}
-END_TEST
-
-START_TEST(case_20_a_long_message_is_linearised_when_asked)
-{
-	SGP_SGL(sgl, 8);
-	struct sgp_sgl before;
-	struct sgp_chunk *spare[27];
-
-	open_rig((struct rig_attr){.max_sge = 3});
-	rig_post_recv(b, NULL);
-	build(a, &sgl, 5, 10, 'l');
-	before = sgl;
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED), -1);
-	ck_assert_int_eq(errno, E2BIG);
-	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
-
-	/* The provider refuses: the copy goes back. The pool is empty: no copy. */
-	ck_assert_int_eq(sv_fail_nth("post_send", 0, ENOMEM), 0);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED | SGP_LINEARISE), -1);
-	ck_assert_int_eq(errno, ENOMEM);
-	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
-	rig_check_live(a, 5);
-	for (int i = 0; i < 27; i++)
-		spare[i] = rig_chunk(a, 0);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED | SGP_LINEARISE), -1);
-	ck_assert_int_eq(errno, ENOBUFS);
-	ck_assert_mem_eq(&sgl, &before, sizeof sgl);
-	sgp_chunk_put_bulk(spare, 27);
-
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED | SGP_LINEARISE), 0);
-	ck_assert_int_eq(sgl.num_chunk, 0);
-	rig_reap(b, 1);
-	ck_assert_uint_eq(b->wc[0].byte_len, 50);
-	check_run((char *)(uintptr_t)b->wc[0].sgl.sge[0].addr, 5, 10, 'l');
-	reaped(a, NULL, IBV_WC_SEND);
-	rig_check_live(a, 0);
-	close_rig();
-}
-END_TEST
-
 START_TEST(handover_gives_a_sends_chunks_back)
 {
 	SGP_SGL(sgl, 3);
 
-	open_rig((struct rig_attr){0});
+	open_remote((struct rig_attr){0});
 	rig_post_recv(b, NULL);
 	build(a, &sgl, 3, 20, 'h');
 	ck_assert_int_eq(sgp_post_sendv(a->ep, &context[0], &sgl, SGP_HANDOVER), 0);
@@ -328,115 +168,6 @@ START_TEST(handover_gives_a_sends_chunks_back)
 }
 END_TEST
 
-START_TEST(case_30_unsignalled_sends_never_wedge_the_queue)
-{
-	struct sgp_ep_stats stats;
-
-	open_rig((struct rig_attr){.depth = 16, .chunks = 64});
-	for (int i = 0; i < 1001; i++) {
-		SGP_SGL(sgl, 1);
-
-		rig_post_recv(b, NULL);
-		build(a, &sgl, 1, 10, i);
-		while (sgp_post_sendv(a->ep, NULL, &sgl, 0)) {
-			ck_assert_int_eq(errno, EAGAIN);
-			ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 0);
-		}
-		rig_reap(b, 1);
-		check_run((char *)(uintptr_t)b->wc[0].sgl.sge[0].addr, 1, 10, i);
-		sgp_sgl_clear(&b->wc[0].sgl);
-	}
-	/* The tail has no signalled request behind it; an idle queue sees to that. */
-	rig_idle(a);
-	rig_check_live(a, 0);
-	ck_assert_int_eq(sgp_ep_stats(a->ep, &stats), 0);
-	ck_assert_uint_eq(stats.posts, 1001);
-	ck_assert_uint_ge(stats.syncs, 1);
-	ck_assert_uint_le(stats.signalled, 1001 / 4);
-	close_rig();
-}
-END_TEST
-
-/* A request of its own for each would double the traffic of a program that answers every message. */
-START_TEST(an_exchange_retires_its_tails_by_itself)
-{
-	struct sgp_ep_stats stats;
-
-	open_rig((struct rig_attr){.depth = 16, .chunks = 64});
-	for (int i = 0; i < 1000; i++) {
-		SGP_SGL(sgl, 1);
-
-		rig_post_recv(b, NULL);
-		build(a, &sgl, 1, 10, i);
-		ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, 0), 0);
-		for (int j = 0; j < 100; j++) /* the answer takes its time */
-			ck_assert_int_eq(sgp_poll(a->cq, RIG_WC, a->wc), 0);
-		rig_reap(b, 1);
-		sgp_sgl_clear(&b->wc[0].sgl);
-	}
-	ck_assert_int_eq(sgp_ep_stats(a->ep, &stats), 0);
-	ck_assert_uint_le(stats.syncs, 1000 * 100 / 2048 + 1);
-	close_rig();
-}
-END_TEST
-
-START_TEST(a_sleeper_has_its_tail_retired)
-{
-	struct sgp_pool_stats stats;
-	SGP_SGL(sgl, 1);
-
-	open_rig((struct rig_attr){.depth = 16});
-	rig_post_recv(b, NULL);
-	build(a, &sgl, 1, 10, 1);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, 0), 0);
-	do { /* a wait's time may be over before the tail's */
-		ck_assert_int_eq(sgp_wait(a->cq, 1, a->wc, 10), 0);
-		ck_assert_int_eq(sgp_pool_stats(a->pool, &stats), 0);
-	} while (stats.live);
-	rig_check_live(a, 0);
-	/* And what was gathered goes out. */
-	build(a, &sgl, 1, 10, 2);
-	rig_post_recv(b, NULL);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, &context[5], &sgl, IBV_SEND_SIGNALED | SGP_BATCH),
-			 0);
-	reaped(a, &context[5], IBV_WC_SEND);
-	rig_reap(b, 2);
-	close_rig();
-}
-END_TEST
-
-START_TEST(case_32_no_enomem_for_what_is_not_a_full_queue)
-{
-	struct sgp_ep_info info;
-	uint64_t posts;
-	SGP_SGL(sgl, 8);
-
-	/* mlx5 says ENOMEM to a full queue, too many SGEs and an oversized inline alike. */
-	ck_assert_int_eq(sv_device_add("m5", "mlx5", 1), 0);
-	open_rig((struct rig_attr){.depth = 2, .max_sge = 2, .max_inline = 32});
-	ck_assert_int_eq(sgp_ep_query(a->ep, &info), 0);
-	posts = sv_calls("post_send");
-	build(a, &sgl, 3, 100, 1);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, 0), -1);
-	ck_assert_int_eq(errno, E2BIG);
-	sgp_sgl_clear(&sgl);
-	build(a, &sgl, 1, info.max_inline + 1, 1);
-	ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_INLINE), -1);
-	ck_assert_int_eq(errno, EMSGSIZE);
-	ck_assert_uint_eq(sv_calls("post_send"), posts);
-	sgp_sgl_clear(&sgl);
-	for (int i = 0; i < 3; i++) {
-		build(a, &sgl, 1, 2000, 1);
-		ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &sgl, IBV_SEND_SIGNALED),
-				 i < 2 ? 0 : -1);
-	}
-	ck_assert_int_eq(errno, EAGAIN);
-	ck_assert_uint_eq(sv_calls("post_send"), posts + 2);
-	sgp_sgl_clear(&sgl);
-	close_rig();
-}
-END_TEST
-
 START_TEST(iwarp_gets_what_iwarp_has)
 {
 	SGP_SGL(sgl, 4);
@@ -447,9 +178,7 @@ START_TEST(iwarp_gets_what_iwarp_has)
 
 	ck_assert_int_eq(sv_device_add("iw", "siw", 1), 0);
 	attr.pool_flags = SGP_POOL_REMOTE_READ;
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
+	open_rig(attr);
 	build(a, &sgl, 4, 10, 'i');
 	ck_assert_int_eq(sgp_post(a->ep, &wr, NULL), -1);
 	ck_assert_int_eq(errno, EOPNOTSUPP);
@@ -475,7 +204,7 @@ START_TEST(iwarp_gets_what_iwarp_has)
 	close_rig();
 
 	attr.pool_flags = SGP_POOL_REMOTE_READ | SGP_POOL_READ_SINK;
-	rig_open(&rig, &attr);
+	open_rig(attr);
 	/* One SGE a READ: four requests, one completion. */
 	build(a, &sgl, 4, 10, 0);
 	target = rig_chunk(b, 'r');
@@ -495,7 +224,7 @@ START_TEST(a_remote_error_ends_one_operation_and_stops_the_endpoint)
 	SGP_SGL(sgl, 2);
 	struct sgp_chunk *target;
 
-	open_rig((struct rig_attr){0});
+	open_remote((struct rig_attr){0});
 	target = rig_chunk(b, 0);
 	build(a, &sgl, 1, 10, 1);
 	ck_assert_int_eq(sgp_post_writev(a->ep, &context[0], &sgl, 0,
@@ -526,14 +255,7 @@ int main(void)
 	tcase_add_test(tc, a_list_longer_than_the_queue_is_too_big);
 	tcase_add_test(tc, immediates_and_invalidations_arrive);
 	tcase_add_test(tc, atomics_return_what_was_there);
-	tcase_add_test(tc, case_25_26_inline_goes_by_size_and_whole);
-	tcase_add_test(tc, case_26_no_inline_room_no_post);
-	tcase_add_test(tc, case_20_a_long_message_is_linearised_when_asked);
 	tcase_add_test(tc, handover_gives_a_sends_chunks_back);
-	tcase_add_test(tc, case_30_unsignalled_sends_never_wedge_the_queue);
-	tcase_add_test(tc, an_exchange_retires_its_tails_by_itself);
-	tcase_add_test(tc, a_sleeper_has_its_tail_retired);
-	tcase_add_test(tc, case_32_no_enomem_for_what_is_not_a_full_queue);
 	tcase_add_test(tc, iwarp_gets_what_iwarp_has);
 	tcase_add_test(tc, a_remote_error_ends_one_operation_and_stops_the_endpoint);
 	return suite_run(suite);

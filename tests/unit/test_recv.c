@@ -15,7 +15,7 @@
 
 START_TEST(it_is_full_from_the_start_and_before_each_poll_returns)
 {
-	open_rig(personas[_i], (struct rig_attr){.depth = 8, .chunks = 16});
+	open_full(personas[_i], (struct rig_attr){.depth = 8, .chunks = 16});
 	check_b(8);
 	for (int round = 0; round < 100; round++) {
 		send_bytes(100, round);
@@ -32,7 +32,7 @@ START_TEST(a_batch_is_replaced_by_one_call)
 {
 	uint64_t calls;
 
-	open_rig(personas[_i], (struct rig_attr){.depth = 8, .chunks = 32});
+	open_full(personas[_i], (struct rig_attr){.depth = 8, .chunks = 32});
 	for (int i = 0; i < 6; i++)
 		send_bytes(64, i);
 	calls = sv_calls("post_recv");
@@ -50,7 +50,7 @@ END_TEST
 /* Case 51c: never one too many. */
 START_TEST(a_queue_of_one_receive_has_one)
 {
-	open_rig(personas[_i], (struct rig_attr){.depth = 1, .chunks = 4, .cqe = 8});
+	open_full(personas[_i], (struct rig_attr){.depth = 1, .chunks = 4, .cqe = 8});
 	for (int round = 0; round < 100; round++) {
 		check_b(1);
 		send_bytes(10, round);
@@ -81,8 +81,8 @@ START_TEST(header_and_payload_are_apart)
 	parts[0] = (struct sgp_recv_part){.size = 64};
 	parts[1] = (struct sgp_recv_part){.size = 4096, .n = 2};
 	/* Of two classes, and of one. */
-	open_rig(personas[_i / 2],
-		 (struct rig_attr){.depth = 4, .chunks = 20, .small = _i % 2 * 8});
+	open_full(personas[_i / 2],
+		  (struct rig_attr){.depth = 4, .chunks = 20, .small = _i % 2 * 8});
 	check_b(4);
 	for (size_t i = 0; i < sizeof messages / sizeof *messages; i++) {
 		SGP_SGL(kept, 4);
@@ -105,7 +105,7 @@ START_TEST(a_message_is_forwarded_without_a_copy)
 {
 	struct sgp_chunk *chunk;
 
-	open_rig(personas[_i], (struct rig_attr){.depth = 4, .chunks = 8});
+	open_full(personas[_i], (struct rig_attr){.depth = 4, .chunks = 8});
 	send_bytes(1000, 'f');
 	rig_reap(b, 1);
 	chunk = b->wc[0].sgl.chunk[0];
@@ -135,8 +135,8 @@ START_TEST(a_checked_pool_knows_what_is_posted)
 	SGP_SGL(kept, 4);
 
 	unsetenv("SGP_CHECK"); /* it would have the last word */
-	open_rig(personas[_i],
-		 (struct rig_attr){.depth = 4, .chunks = 16, .pool_flags = SGP_POOL_CHECKED});
+	open_full(personas[_i],
+		  (struct rig_attr){.depth = 4, .chunks = 16, .pool_flags = SGP_POOL_CHECKED});
 	for (int i = 0; i < 4; i++) {
 		chunk = sgp_side_slot(&b->ep->recv, b->ep->recv.tail)->chunk[0];
 		errno = 0;
@@ -161,7 +161,7 @@ START_TEST(a_copy_is_handed_back)
 {
 	SGP_SGL(sgl, 3);
 
-	open_rig(NULL, (struct rig_attr){.depth = 4, .chunks = 8, .max_sge = 2, .cq_sge = 4});
+	open_full(NULL, (struct rig_attr){.depth = 4, .chunks = 8, .max_sge = 2, .cq_sge = 4});
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, 'c'), 8, 100), 0);
 	ck_assert_msg(!sgp_post_sendv(a->ep, NULL, &sgl, SGP_HANDOVER | SGP_LINEARISE), "%s",
@@ -183,7 +183,7 @@ START_TEST(room_in_front_takes_a_header)
 
 	parts[0] = (struct sgp_recv_part){.size = 1000, .offset = 96};
 	nparts = 1;
-	open_rig(NULL, (struct rig_attr){.depth = 4, .chunks = 8});
+	open_full(NULL, (struct rig_attr){.depth = 4, .chunks = 8});
 	send_bytes(1000, 'h');
 	receive(1000, 'h', &kept);
 	ck_assert_uint_eq(kept.sge[0].addr, (uintptr_t)sgp_chunk_addr(kept.chunk[0]) + 96);
@@ -205,7 +205,7 @@ START_TEST(an_empty_message_gives_its_chunks_back)
 {
 	SGP_SGL(nothing, 1);
 
-	open_rig(personas[_i], (struct rig_attr){.depth = 4, .chunks = 8});
+	open_full(personas[_i], (struct rig_attr){.depth = 4, .chunks = 8});
 	for (int i = 0; i < 10; i++) {
 		ck_assert_int_eq(sgp_post_sendv(a->ep, NULL, &nothing, IBV_SEND_SIGNALED), 0);
 		rig_reap(a, 1);

@@ -22,7 +22,7 @@ START_TEST(sends_cannot_starve_receives)
 	struct sgp_chunk *got[16];
 	int n = 0;
 
-	open_rig(personas[_i], (struct rig_attr){.depth = 4, .chunks = 16, .reserve = 8});
+	open_full(personas[_i], (struct rig_attr){.depth = 4, .chunks = 16, .reserve = 8});
 	/* Four of the reserve are posted; sends may have the eight that are not of it. */
 	while (n < 16 && (got[n] = sgp_pool_get(b->pool, 4096, 0)))
 		n++;
@@ -53,9 +53,10 @@ START_TEST(a_dry_pool_is_remembered_and_a_put_posts)
 	struct ibv_sge sge[8][4];
 	struct sgp_chunk *chunk[8][4];
 
-	open_rig(personas[_i / 2],
-		 (struct rig_attr){
-			 .depth = 4, .chunks = 8, .cq_flags = _i % 2 ? SGP_CQ_SINGLE_THREADED : 0});
+	open_full(personas[_i / 2],
+		  (struct rig_attr){.depth = 4,
+				    .chunks = 8,
+				    .cq_flags = _i % 2 ? SGP_CQ_SINGLE_THREADED : 0});
 	for (int i = 0; i < 8; i++) {
 		sgp_sgl_init(&kept[i], sge[i], 4, chunk[i], 4);
 		send_bytes(100, i);
@@ -97,7 +98,7 @@ START_TEST(closing_a_waiting_endpoint_holds_nothing)
 	nparts = 2;
 	parts[0] = (struct sgp_recv_part){.size = 4096};
 	parts[1] = (struct sgp_recv_part){.size = 64};
-	open_rig(NULL, (struct rig_attr){.depth = 4, .chunks = 16, .small = 5});
+	open_full(NULL, (struct rig_attr){.depth = 4, .chunks = 16, .small = 5});
 	ck_assert_ptr_nonnull(rest[n++] = sgp_pool_get(b->pool, 64, 0));
 	send_bytes(4100, 0);
 	receive(4100, 0, &kept);
@@ -125,7 +126,7 @@ START_TEST(two_that_need_the_same_do_not_wait_for_each_other)
 	struct sgp_ep *first, *second;
 
 	one_part(4096);
-	open_rig(NULL, (struct rig_attr){.depth = 1, .chunks = 2, .small = 1, .cqe = 32});
+	open_full(NULL, (struct rig_attr){.depth = 1, .chunks = 2, .small = 1, .cqe = 32});
 	one[0].pool = one[1].pool = b->pool;
 	two[0] = one[1];
 	two[1] = one[0];
@@ -174,10 +175,10 @@ START_TEST(a_sleeper_wakes_for_another_threads_put)
 	SGP_SGL(kept, 1);
 	SGP_SGL(other, 1);
 
-	open_rig(NULL, (struct rig_attr){.depth = 2,
-					 .chunks = 4,
-					 .cqe = 8,
-					 .cq_flags = _i ? SGP_CQ_SINGLE_THREADED : 0});
+	open_full(NULL, (struct rig_attr){.depth = 2,
+					  .chunks = 4,
+					  .cqe = 8,
+					  .cq_flags = _i ? SGP_CQ_SINGLE_THREADED : 0});
 	/* Two posted, two that nobody can have. */
 	for (int i = 0; i < 2; i++) {
 		ck_assert_ptr_nonnull(chunk = sgp_pool_get(b->pool, 4096, 0));
@@ -247,10 +248,10 @@ START_TEST(it_stays_full_while_others_put)
 {
 	pthread_t threads[2];
 
-	open_rig(NULL, (struct rig_attr){.depth = 4,
-					 .chunks = 6,
-					 .cqe = 16,
-					 .cq_flags = _i ? SGP_CQ_SINGLE_THREADED : 0});
+	open_full(NULL, (struct rig_attr){.depth = 4,
+					  .chunks = 6,
+					  .cqe = 16,
+					  .cq_flags = _i ? SGP_CQ_SINGLE_THREADED : 0});
 	ck_assert_int_eq(pthread_create(&threads[0], NULL, dropper, NULL), 0);
 	ck_assert_int_eq(pthread_create(&threads[1], NULL, sender, NULL), 0);
 	for (unsigned int i = 0; i < MESSAGES; i++) {
@@ -281,7 +282,7 @@ START_TEST(closing_meets_a_put)
 
 		memset(parts, 0, sizeof parts);
 		one_part(4096);
-		open_rig(NULL, (struct rig_attr){.depth = 1, .chunks = 1, .cqe = 4});
+		open_full(NULL, (struct rig_attr){.depth = 1, .chunks = 1, .cqe = 4});
 		send_bytes(1, round);
 		receive(1, round, &kept);
 		ck_assert_int_eq(info_of(b).recv_missing, 1);
@@ -350,10 +351,10 @@ START_TEST(any_order_of_steps_keeps_account)
 	nparts = 1 + _i % 2;
 	parts[0] = (struct sgp_recv_part){.size = _i % 2 ? 64 : 4096};
 	parts[1] = (struct sgp_recv_part){.size = 4096};
-	open_rig("soft", (struct rig_attr){.depth = 4,
-					   .chunks = 10,
-					   .small = 7,
-					   .cq_flags = _i / 2 % 2 ? SGP_CQ_SINGLE_THREADED : 0});
+	open_full("soft", (struct rig_attr){.depth = 4,
+					    .chunks = 10,
+					    .small = 7,
+					    .cq_flags = _i / 2 % 2 ? SGP_CQ_SINGLE_THREADED : 0});
 	for (int i = 0; i < MOST_KEPT; i++)
 		sgp_sgl_init(&kept[i], sge[i], 4, chunk[i], 4);
 	for (int step = 0; step < 600; step++) {

@@ -13,7 +13,7 @@
 /* Case 43: the device refuses what replaces the first of a batch. */
 START_TEST(a_refused_repost_ends_no_batch)
 {
-	open_rig(personas[_i], (struct rig_attr){.depth = 8, .chunks = 16});
+	open_full(personas[_i], (struct rig_attr){.depth = 8, .chunks = 16});
 	for (int i = 0; i < 4; i++)
 		send_bytes(10, i);
 	ck_assert_int_eq(sv_fail_nth("post_recv", 0, ENOMEM), 0);
@@ -37,7 +37,7 @@ START_TEST(a_half_taken_chain_is_made_good)
 	static const char *const faults[] = {"post_recv midway at 0",
 					     "post_recv doorbell EIO at 0"};
 
-	open_rig(personas[_i / 2], (struct rig_attr){.depth = 8, .chunks = 16});
+	open_full(personas[_i / 2], (struct rig_attr){.depth = 8, .chunks = 16});
 	for (int i = 0; i < 4; i++)
 		send_bytes(10, i);
 	ck_assert_int_eq(sv_faults(faults[_i % 2], NULL), 0);
@@ -65,7 +65,7 @@ START_TEST(an_error_leaves_nothing_behind)
 
 	parts[0] = (struct sgp_recv_part){.size = 10};
 	nparts = 1;
-	open_rig(personas[_i], (struct rig_attr){.depth = 8, .chunks = 32});
+	open_full(personas[_i], (struct rig_attr){.depth = 8, .chunks = 32});
 	rig_post_recv(a, NULL);
 	rig_post_recv(a, NULL);
 	rig_post_send(b, &context[1], 's');
@@ -97,7 +97,7 @@ START_TEST(a_reset_posts_all_again)
 	struct sgp_recv_part part;
 	struct ibv_qp *qp[2];
 
-	open_rig(roce[_i], (struct rig_attr){.depth = 1, .chunks = 32, .cqe = 64});
+	open_full(roce[_i], (struct rig_attr){.depth = 1, .chunks = 32, .cqe = 64});
 	part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
 	for (int i = 0; i < 2; i++) {
 		ep[i] = plain_ep(&part, 1, 8);
@@ -141,7 +141,7 @@ START_TEST(a_reset_after_a_close_that_failed)
 	struct sgp_ep *ep;
 	int n;
 
-	open_rig("soft", (struct rig_attr){.depth = 1, .chunks = 32, .cqe = 64});
+	open_full("soft", (struct rig_attr){.depth = 1, .chunks = 32, .cqe = 64});
 	part = (struct sgp_recv_part){.pool = b->pool, .size = 4096};
 	ep = plain_ep(&part, 1, 8);
 	ck_assert_int_eq(sgp_ep_refill(ep), 0);
@@ -167,7 +167,7 @@ START_TEST(what_cannot_be_made_leaves_nothing)
 	struct rig_side *side;
 
 	one_part(4096);
-	open_rig(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
+	open_full(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
 	side = b;
 	attr = (struct sgp_ep_attr){
 		.cq = b->cq,
@@ -202,7 +202,7 @@ static void open_unfillable(struct sgp_ep_attr *attr, struct sgp_recv_part *part
 			    struct sgp_chunk *taken[5])
 {
 	one_part(4096);
-	open_rig(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
+	open_full(NULL, (struct rig_attr){.depth = 2, .chunks = 8, .cqe = 64});
 	rig_close_ep(b);
 	ck_assert_int_eq(rdma_create_id(rig.listen_events, &b->id, NULL, RDMA_PS_TCP), 0);
 	ck_assert_int_eq(rdma_resolve_addr(b->id, NULL, rdma_get_local_addr(rig.listen_id), 1000),

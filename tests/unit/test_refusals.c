@@ -9,24 +9,13 @@
 #include <string.h>
 
 #include "../suite.h"
-#include "rig.h"
+#include "ab_rig.h"
 
 #define MANY_PDS 64 /* more than a process's pools and endpoints can have */
 
-static struct rig rig;
-static struct rig_side *a, *b;
-
 static void setup(void)
 {
-	rig_open(&rig, NULL);
-	a = &rig.side[0];
-	b = &rig.side[1];
-}
-
-static void teardown(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
+	open_rig((struct rig_attr){0});
 }
 
 #define REFUSED(err, call)                                                                         \
@@ -297,7 +286,7 @@ int main(void)
 	TCase *tc = tcase_create("mistakes");
 
 	suite_add_tcase(suite, tc);
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, setup, close_rig);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, no_endpoint_from_wrong_attributes);
 	tcase_add_test(tc, no_endpoint_of_two_devices);

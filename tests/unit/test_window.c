@@ -5,26 +5,12 @@
 #include <string.h>
 
 #include "../suite.h"
-#include "rig.h"
+#include "ab_rig.h"
 #include "sgp_config.h"
-
-static struct rig rig;
-static struct rig_side *a, *b;
-static int context[8];
 
 static void setup(void)
 {
-	struct rig_attr attr = {.pool_flags = SGP_POOL_WINDOWS, .chunk_size = 4096};
-
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
-}
-
-static void teardown(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
+	open_rig((struct rig_attr){.pool_flags = SGP_POOL_WINDOWS, .chunk_size = 4096});
 }
 
 /* Side b writes one byte at an address of side a's under a key; the completion's status. */
@@ -351,7 +337,7 @@ START_TEST(there_are_none)
 	ck_assert_int_eq(sgp_window_destroy(w), -1);
 	ck_assert_int_eq(errno, EINVAL);
 	sgp_chunk_put(chunk);
-	teardown();
+	close_rig();
 }
 END_TEST
 
@@ -365,7 +351,7 @@ int main(void)
 		tcase_add_test(tc, there_are_none);
 		return suite_run(suite);
 	}
-	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_checked_fixture(tc, setup, close_rig);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, a_window_opens_its_slice_until_it_is_invalidated);
 	tcase_add_test(tc, beside_its_slice_a_window_opens_nothing);
