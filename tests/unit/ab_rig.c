@@ -58,3 +58,13 @@ void reaped(struct rig_side *side, void *ctx, enum ibv_wc_opcode opcode)
 	ck_assert_int_eq(side->wc[0].status, IBV_WC_SUCCESS);
 	ck_assert_int_eq(side->wc[0].error, 0);
 }
+
+int send_one(struct rig_side *side, void *ctx, int flags)
+{
+	struct sgp_chunk *chunk = rig_chunk(side, 1);
+	int ret = sgp_post_send(side->ep, ctx, chunk, 0, 64, flags);
+
+	if (ret)
+		sgp_chunk_put(chunk);
+	return ret;
+}

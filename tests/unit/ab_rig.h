@@ -31,4 +31,7 @@ void check_run(const char *at, int n, size_t bytes, int first);
 /* One completion, a success of this operation; it stays in side->wc[0]. */
 void reaped(struct rig_side *side, void *ctx, enum ibv_wc_opcode opcode);
 
+/* Post 64 bytes of one chunk; on -1 it is put. */
+int send_one(struct rig_side *side, void *ctx, int flags);
+
 #endif

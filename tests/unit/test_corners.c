@@ -7,38 +7,15 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <string.h>
 
 #include "../suite.h"
-#include "rig.h"
-
-/* Arrays of so many work requests can't be had; 0: all can. */
-static size_t no_memory_for;
-
-/* So many callocs of this thread from now on there is no memory; 0: there is. */
-static _Thread_local int without_memory_in;
-
-void *__real_calloc(size_t n, size_t size);
-/* Visible, as the linker wants it where a shared library is instrumented too. */
-__attribute__((visibility("default"))) void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size)
-{
-	if (n && n == no_memory_for && size == sizeof(struct ibv_send_wr))
-		return NULL;
-	if (without_memory_in && !--without_memory_in)
-		return NULL;
-	return __real_calloc(n, size);
-}
-
-static struct rig rig;
-static struct rig_side *a, *b;
-static int context[8];
+#include "ab_rig.h"
 
 static struct {
 	int (*post_send)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **);
 	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *);
 	int taken; /* requests of the next chain that are taken; -1: all, -2: all, with an error */
-	int polled_meanwhile; /* with -2: so many completions, before the error is told */
+	int polled_meanwhile;      /* with -2: so many completions, before the error is told */
 	void (*before_poll)(void); /* once */
 	void (*after_poll)(void);  /* once */
 } fake;
@@ -86,59 +63,16 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return got;
 }
 
-static void open_rig(struct rig_attr attr)
+/* A rig whose device's functions are the ones above. */
+static void open_faked(struct rig_attr attr)
 {
-	rig_open(&rig, &attr);
-	a = &rig.side[0];
-	b = &rig.side[1];
+	open_rig(attr);
 	fake.post_send = a->id->verbs->ops.post_send;
 	fake.poll_cq = a->id->verbs->ops.poll_cq;
 	fake.taken = -1;
 	a->id->verbs->ops.post_send = post_send;
 	a->id->verbs->ops.poll_cq = poll_cq;
 }
-
-static void close_rig(void)
-{
-	rig_close(&rig);
-	rig_check_no_leak();
-}
-
-static int send_one(struct rig_side *side, void *ctx, int flags)
-{
-	struct sgp_chunk *chunk = rig_chunk(side, 1);
-	int ret = sgp_post_send(side->ep, ctx, chunk, 0, 64, flags);
-
-	if (ret)
-		sgp_chunk_put(chunk);
-	return ret;
-}
-
-START_TEST(a_read_cut_by_the_message_limit_comes_back_as_it_went)
-{
-	struct sgp_chunk *sink, *target;
-
-	ck_assert_int_eq(sv_device_add("short", "soft", 1), 0);
-	ck_assert_int_eq(sv_set("short", "max_msg", 1000), 0);
-	open_rig((struct rig_attr){.max_sge = 1, .cq_sge = 1, .pool_flags = SGP_POOL_REMOTE_READ});
-	target = rig_chunk(b, 'r');
-	sink = rig_chunk(a, 0);
-	/* Five requests, of one SGE each; the list had one, and the completion has room for one. */
-	ck_assert_msg(!sgp_post_read(a->ep, NULL, sink, 0, 4096, 0,
-				     (uintptr_t)sgp_chunk_addr(target), sgp_chunk_rkey(target)),
-		      "%s", sgp_errmsg());
-	rig_reap(a, 1);
-	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
-	ck_assert_int_eq(a->wc[0].sgl.num_sge, 1);
-	ck_assert_uint_eq(a->wc[0].sgl.sge[0].length, 4096);
-	ck_assert_uint_eq(a->wc[0].sgl.length, 4096);
-	ck_assert_int_eq(a->wc[0].sgl.num_chunk, 1);
-	ck_assert_mem_eq(sgp_chunk_addr(sink), sgp_chunk_addr(target), 4096);
-	sgp_sgl_clear(&a->wc[0].sgl);
-	sgp_chunk_put(target);
-	close_rig();
-}
-END_TEST
 
 static void half_taken_then_a_send(void)
 {
@@ -151,7 +85,7 @@ static void half_taken_then_a_send(void)
 
 START_TEST(a_later_completion_does_not_retire_what_was_not_taken)
 {
-	open_rig((struct rig_attr){0});
+	open_faked((struct rig_attr){0});
 	rig_post_recv(b, NULL);
 	rig_post_recv(b, NULL);
 	/* Between the poller's look into its inbox and its look at the device. */
@@ -169,7 +103,7 @@ END_TEST
 
 START_TEST(a_second_refusal_forgets_no_tail)
 {
-	open_rig((struct rig_attr){0});
+	open_faked((struct rig_attr){0});
 	rig_post_recv(b, NULL);
 	for (int flags = 0; flags <= IBV_SEND_SIGNALED; flags += IBV_SEND_SIGNALED) {
 		rig_post_recv(b, NULL);
@@ -191,7 +125,7 @@ END_TEST
 
 START_TEST(an_error_of_an_unsignalled_request_that_was_queued_is_told)
 {
-	open_rig((struct rig_attr){0});
+	open_faked((struct rig_attr){0});
 	rig_post_recv(b, NULL);
 	rig_post_recv(b, NULL);
 	fake.taken = -2;
@@ -219,7 +153,7 @@ END_TEST
  */
 START_TEST(what_was_polled_before_the_posts_error_stands)
 {
-	open_rig((struct rig_attr){0});
+	open_faked((struct rig_attr){0});
 	for (int round = 0; round < 12; round++) { /* more than there are slots */
 		for (int i = 0; i < 3; i++)
 			rig_post_recv(b, NULL);
@@ -335,26 +269,6 @@ START_TEST(completions_too_small_for_a_list_are_refused)
 }
 END_TEST
 
-START_TEST(an_armed_queue_wakes_for_a_tail)
-{
-	struct pollfd pfd = {.events = POLLIN};
-
-	open_rig((struct rig_attr){0});
-	rig_post_recv(b, NULL);
-	pfd.fd = sgp_cq_fd(a->cq);
-	ck_assert_int_eq(sgp_cq_arm(a->cq), 0);
-	ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
-	/* Another thread, or another event of the same loop, posts while it sleeps. */
-	ck_assert_int_eq(send_one(a, NULL, _i ? SGP_BATCH : 0), 0);
-	for (int i = 0; i < 3 && poll(&pfd, 1, 1000) == 1; i++) {
-		ck_assert_int_eq(sgp_cq_arm(a->cq), 0);
-		ck_assert_int_eq(sgp_poll(a->cq, 1, a->wc), 0);
-	}
-	rig_check_live(a, 0);
-	close_rig();
-}
-END_TEST
-
 static void two_arrive(void)
 {
 	ck_assert_int_eq(send_one(b, NULL, IBV_SEND_SIGNALED), 0);
@@ -365,7 +279,7 @@ START_TEST(one_waiter_leaves_the_other_its_wake_up)
 {
 	struct pollfd pfd = {.events = POLLIN};
 
-	open_rig((struct rig_attr){0});
+	open_faked((struct rig_attr){0});
 	rig_post_recv(a, NULL);
 	rig_post_recv(a, NULL);
 	/* One waiter sleeps on the descriptor ... */
@@ -376,91 +290,6 @@ START_TEST(one_waiter_leaves_the_other_its_wake_up)
 	fake.after_poll = two_arrive;
 	ck_assert_int_eq(sgp_wait(a->cq, 1, a->wc, 1000), 1);
 	ck_assert_int_eq(poll(&pfd, 1, 0), 1);
-	close_rig();
-}
-END_TEST
-
-static struct sgp_chunk *waited[1];
-static int sent;
-
-static void ready(struct sgp_waiter *waiter)
-{
-	sent += !sgp_post_send(a->ep, NULL, waiter->chunks[0], 0, 8, 0);
-}
-
-START_TEST(a_waiter_may_post_when_an_inline_send_puts_its_chunk)
-{
-	struct sgp_waiter waiter = {.ready = ready, .chunks = waited, .n = 1};
-	struct sgp_chunk *chunk;
-
-	open_rig((struct rig_attr){.chunks = 1, .max_inline = 64});
-	rig_post_recv(b, NULL);
-	chunk = rig_chunk(a, 1);
-	ck_assert_int_eq(sgp_waiter_start(&waiter, a->pool, 1, 0), 0);
-	sent = 0;
-	ck_assert_int_eq(sgp_post_send(a->ep, NULL, chunk, 0, 8, 0), 0);
-	ck_assert_int_eq(sent, 1);
-	close_rig();
-}
-END_TEST
-
-static void ready_to_ask(struct sgp_waiter *waiter)
-{
-	struct sgp_ep_stats stats;
-
-	sgp_chunk_put(waiter->chunks[0]);
-	sent += !sgp_ep_stats(a->ep, &stats);
-}
-
-START_TEST(a_waiter_may_use_the_queue_when_a_poll_or_a_close_puts_its_chunk)
-{
-	struct sgp_waiter waiter = {.ready = ready_to_ask, .chunks = waited, .n = 1};
-
-	open_rig((struct rig_attr){.chunks = 1});
-	rig_post_recv(b, NULL);
-	ck_assert_int_eq(send_one(a, NULL, _i ? 0 : IBV_SEND_SIGNALED), 0);
-	ck_assert_int_eq(sgp_waiter_start(&waiter, a->pool, 1, 0), 0);
-	sent = 0;
-	if (_i)
-		ck_assert_int_eq(sgp_ep_close(a->ep, -1), 0);
-	else
-		rig_reap(a, 1);
-	ck_assert_int_eq(sent, 1);
-	close_rig();
-}
-END_TEST
-
-START_TEST(an_emptied_list_is_as_a_new_one)
-{
-	char foreign[8] = "";
-	SGP_SGL(sgl, 2);
-	struct sgp_sgl fresh;
-
-	open_rig((struct rig_attr){0});
-	fresh = sgl;
-	ck_assert_int_eq(sgp_sgl_append(&sgl, rig_chunk(a, 1), 0, 8), 0);
-	ck_assert_int_eq(sgp_sgl_append_foreign(&sgl, foreign, 8), 0);
-	ck_assert_int_eq(sgp_sgl_trim(&sgl, 0), 0);
-	ck_assert_mem_eq(&sgl, &fresh, sizeof sgl);
-	close_rig();
-}
-END_TEST
-
-START_TEST(without_memory_for_its_requests_nothing_is_made)
-{
-	struct sgp_ep_attr attr = {.cap = {.max_send_wr = 13, .max_recv_wr = 1}};
-	struct sgp_cq_attr cq = {.cqe = 14};
-
-	open_rig((struct rig_attr){0});
-	attr.pd = a->pd;
-	attr.cq = sgp_cq_create(a->id->verbs, &cq);
-	ck_assert_ptr_nonnull(attr.cq);
-	no_memory_for = 13;
-	errno = 0;
-	ck_assert_ptr_null(sgp_ep_create(NULL, &attr));
-	no_memory_for = 0;
-	ck_assert_int_eq(errno, ENOMEM);
-	ck_assert_int_eq(sgp_cq_destroy(attr.cq), 0);
 	close_rig();
 }
 END_TEST
@@ -531,69 +360,6 @@ START_TEST(a_duplicated_completion_ends_nothing_twice)
 }
 END_TEST
 
-/* ---- a queue whose making fails at each step (case 38) ---- */
-
-START_TEST(no_memory_for_a_shared_receive_queue)
-{
-	struct sgp_recv_part part = {.size = 100};
-	struct sgp_srq_attr attr = {.depth = 4, .recv = &part, .num_recv = 1};
-	struct sgp_srq *srq = NULL;
-	int steps = 0;
-
-	rig_open(&rig, &(struct rig_attr){0});
-	a = &rig.side[0];
-	attr.pd = a->pd;
-	part.pool = a->pool;
-	while (!srq) {
-		without_memory_in = ++steps;
-		srq = sgp_srq_create(&attr);
-		ck_assert(srq || errno == ENOMEM);
-		rig_check_live(a, srq ? 4 : 0);
-	}
-	without_memory_in = 0;
-	ck_assert_int_gt(steps, 6);
-	ck_assert_int_eq(sgp_srq_destroy(srq), 0);
-	rig_close(&rig);
-	rig_check_no_leak();
-}
-END_TEST
-
-static void without_memory(struct rig_side *side, struct sgp_ep_attr *attr)
-{
-	struct sgp_recv_part part = {.pool = side->pool, .size = 100};
-	struct sgp_ep *ep = NULL;
-	struct rdma_cm_id *id;
-	struct sgp_ep_attr kept = *attr;
-	int steps = 0;
-
-	kept.recv = &part;
-	kept.num_recv = 1;
-	for (id = side->id; !ep;) {
-		without_memory_in = ++steps;
-		ep = sgp_ep_create(id, &kept);
-		ck_assert(ep || errno == ENOMEM);
-		if (!ep)
-			rig_check_live(side, 0);
-	}
-	without_memory_in = 0;
-	ck_assert_int_gt(steps, 6);
-	ck_assert_int_eq(sgp_ep_close(ep, 5000), 0);
-	rig_reap(side, (int)attr->cap.max_recv_wr);
-	for (uint32_t i = 0; i < attr->cap.max_recv_wr; i++)
-		sgp_sgl_clear(&side->wc[i].sgl);
-	ck_assert_int_eq(sgp_ep_destroy(ep), 0);
-	while (sgp_poll(side->cq, 1, side->wc)) /* its room is free then */
-		;
-}
-
-START_TEST(no_memory_for_an_endpoint)
-{
-	rig_open(&rig, &(struct rig_attr){.tune = without_memory});
-	rig_close(&rig);
-	rig_check_no_leak();
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("corners");
@@ -601,7 +367,6 @@ int main(void)
 
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 20);
-	tcase_add_test(tc, a_read_cut_by_the_message_limit_comes_back_as_it_went);
 	tcase_add_test(tc, a_later_completion_does_not_retire_what_was_not_taken);
 	tcase_add_test(tc, a_second_refusal_forgets_no_tail);
 	tcase_add_test(tc, an_error_of_an_unsignalled_request_that_was_queued_is_told);
@@ -609,16 +374,8 @@ int main(void)
 	tcase_add_test(tc, what_was_gathered_ends_when_the_endpoint_stops);
 	tcase_add_loop_test(tc, a_close_does_not_wait_for_what_gives_no_completion, 0, 3);
 	tcase_add_test(tc, completions_too_small_for_a_list_are_refused);
-	tcase_add_loop_test(tc, an_armed_queue_wakes_for_a_tail, 0, 2);
 	tcase_add_test(tc, one_waiter_leaves_the_other_its_wake_up);
-	tcase_add_test(tc, a_waiter_may_post_when_an_inline_send_puts_its_chunk);
-	tcase_add_loop_test(tc, a_waiter_may_use_the_queue_when_a_poll_or_a_close_puts_its_chunk, 0,
-			    2);
-	tcase_add_test(tc, an_emptied_list_is_as_a_new_one);
-	tcase_add_test(tc, without_memory_for_its_requests_nothing_is_made);
 	tcase_add_test(tc, a_datagram_is_at_most_a_packet);
 	tcase_add_test(tc, a_duplicated_completion_ends_nothing_twice);
-	tcase_add_test(tc, no_memory_for_a_shared_receive_queue);
-	tcase_add_test(tc, no_memory_for_an_endpoint);
 	return suite_run(suite);
 }

@@ -50,6 +50,32 @@ START_TEST(writes_and_reads_of_any_length)
 }
 END_TEST
 
+START_TEST(a_read_cut_by_the_message_limit_comes_back_as_it_went)
+{
+	struct sgp_chunk *sink, *target;
+
+	ck_assert_int_eq(sv_device_add("short", "soft", 1), 0);
+	ck_assert_int_eq(sv_set("short", "max_msg", 1000), 0);
+	open_rig((struct rig_attr){.max_sge = 1, .cq_sge = 1, .pool_flags = SGP_POOL_REMOTE_READ});
+	target = rig_chunk(b, 'r');
+	sink = rig_chunk(a, 0);
+	/* Five requests, of one SGE each; the list had one, and the completion has room for one. */
+	ck_assert_msg(!sgp_post_read(a->ep, NULL, sink, 0, 4096, 0,
+				     (uintptr_t)sgp_chunk_addr(target), sgp_chunk_rkey(target)),
+		      "%s", sgp_errmsg());
+	rig_reap(a, 1);
+	ck_assert_int_eq(a->wc[0].status, IBV_WC_SUCCESS);
+	ck_assert_int_eq(a->wc[0].sgl.num_sge, 1);
+	ck_assert_uint_eq(a->wc[0].sgl.sge[0].length, 4096);
+	ck_assert_uint_eq(a->wc[0].sgl.length, 4096);
+	ck_assert_int_eq(a->wc[0].sgl.num_chunk, 1);
+	ck_assert_mem_eq(sgp_chunk_addr(sink), sgp_chunk_addr(target), 4096);
+	sgp_sgl_clear(&a->wc[0].sgl);
+	sgp_chunk_put(target);
+	close_rig();
+}
+END_TEST
+
 START_TEST(a_list_longer_than_the_queue_is_too_big)
 {
 	SGP_SGL(sgl, 64);
@@ -252,6 +278,7 @@ int main(void)
 	suite_add_tcase(suite, tc);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, writes_and_reads_of_any_length);
+	tcase_add_test(tc, a_read_cut_by_the_message_limit_comes_back_as_it_went);
 	tcase_add_test(tc, a_list_longer_than_the_queue_is_too_big);
 	tcase_add_test(tc, immediates_and_invalidations_arrive);
 	tcase_add_test(tc, atomics_return_what_was_there);

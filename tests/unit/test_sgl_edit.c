@@ -57,6 +57,20 @@ START_TEST(move_takes_all_or_nothing)
 }
 END_TEST
 
+START_TEST(an_emptied_list_is_as_a_new_one)
+{
+	char foreign[8] = "";
+	SGP_SGL(sgl, 2);
+	struct sgp_sgl fresh;
+
+	fresh = sgl;
+	ck_assert_int_eq(add(&sgl, 0, 0, 8), 0);
+	ck_assert_int_eq(sgp_sgl_append_foreign(&sgl, foreign, 8), 0);
+	ck_assert_int_eq(sgp_sgl_trim(&sgl, 0), 0);
+	ck_assert_mem_eq(&sgl, &fresh, sizeof sgl);
+}
+END_TEST
+
 START_TEST(linearise_copies_into_one_chunk_or_changes_nothing)
 {
 	SGP_SGL(sgl, 4);
@@ -258,6 +272,7 @@ int main(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, cut_trims_bytes_and_drops_what_is_not_used);
 	tcase_add_test(tc, move_takes_all_or_nothing);
+	tcase_add_test(tc, an_emptied_list_is_as_a_new_one);
 	tcase_add_test(tc, linearise_copies_into_one_chunk_or_changes_nothing);
 	tcase_add_test(tc, a_part_is_bound_by_what_it_has);
 	tcase_add_loop_test(tc, random_edits_describe_the_right_bytes, 1, 9);
