@@ -4,7 +4,10 @@
  * accepted and not told of yet.
  *
  *      post_world.c  the device, its faults, the endpoints: what is made and ended
- *      post_ops.c    the random operations, and what each answer may be
+ *      post_ops.c    the random operations: which one is next
+ *      post_send.c   posts, and what each may answer
+ *      post_reap.c   completions, against the operations that they are of
+ *      post_lists.c  what those share: lists and the stamps in them, the caller's references
  *      post_check.c  the invariant, after every step
  *
  * Everything happens in one thread, and time stands still but for one of the operations: a seed
@@ -127,9 +130,40 @@ void take_events(void);
 
 /* post_ops.c */
 void random_operation(void);
+
+/* post_send.c */
+void do_recv(void);
+void do_send(void);
+
+/* post_reap.c */
+void do_poll(void);
+void do_forward(void);
 /* Everything that has been told of comes out of the queue. */
 void poll_all(void);
+
+/* post_lists.c. A list's bytes are 8-byte stamps, all the same in one message. */
+
+/* What is READ is full of. */
+#define SOURCE 0x7373737373737373u
+
+/* Any one that there is, or NULL; one that is not out, or NULL. */
+struct model_ep *some_ep(void);
+struct op *new_op(struct model_ep *e);
+
+/* The caller's references: one is taken over, let go of; what a list holds is moved there. */
+void keep_held(struct sgp_chunk *chunk);
 void drop_held(int i);
+void keep_list(struct sgp_sgl *sgl);
+
+void fill(const struct sgp_sgl *sgl, uint64_t stamp);
+/* The stamp that all of the list has; 0: of nothing. */
+uint64_t stamp_of(const struct sgp_sgl *sgl);
+/* n chunks of the pool, a slice of each, or all of it. */
+bool make_list(struct sgp_sgl *sgl, int n, bool whole);
+
+/* What an operation's list is, for when it comes back. */
+void remember(struct op *op, const struct sgp_sgl *sgl);
+bool is_as_remembered(const struct op *op, const struct sgp_sgl *sgl);
 
 /* post_check.c */
 void check_world(void);
