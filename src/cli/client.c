@@ -117,7 +117,7 @@ int client_run(const struct client_options *options)
 		return CLI_FAILED;
 	}
 	s->o = options;
-	s->dial = (struct dial){.command = options->name, .nobody = nobody};
+	s->dial = (struct dial){.command = options->name, .nobody = nobody, .timeout_ms = DIAL_MS};
 	/* A pipe's opening may wait for its other end: until here signals work as ever. */
 	s->file.fd = open(options->path, O_RDONLY | O_CLOEXEC);
 	if (s->file.fd < 0) {

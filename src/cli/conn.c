@@ -101,6 +101,7 @@ int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, en
 	c->buffers = buffers;
 	c->role = role;
 	c->heard = c->said = clock_ms();
+	c->silence_ms = c->silence_ms ? c->silence_ms : CONN_SILENCE_MS;
 	if (async_open(id->verbs)) {
 		conn_fail(c, "the device's events: %s", strerror(errno));
 		return -1;
@@ -393,7 +394,7 @@ int conn_tick(struct conn *c)
 		break_off(c, failed, NULL);
 	if (c->over)
 		return 0;
-	if (now - c->heard > CONN_SILENCE_MS) {
+	if (now - c->heard > c->silence_ms) {
 		break_off(c, "the other end has been silent for too long", NULL);
 		return 0;
 	}

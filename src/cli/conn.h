@@ -14,8 +14,9 @@
 #include "cli/wire.h"
 
 enum {
-	CONN_SILENCE_MS = 15000, /* without a word from the peer: it is gone */
-	CONN_ALIVE_MS = 1000,    /* without a word to the peer: say one */
+	CONN_SILENCE_MS =
+		15000, /* without a word from the peer: it is gone, if nothing else is said */
+	CONN_ALIVE_MS = 1000, /* without a word to the peer: say one */
 };
 
 struct conn {
@@ -28,6 +29,7 @@ struct conn {
 	enum wire_role role;   /* ours: not REFUSAL */
 	struct wire_peer peer; /* what it may say */
 	uint32_t payload;      /* bytes that its receives take after a header */
+	int silence_ms;        /* without a word from the peer: it is gone; 0: CONN_SILENCE_MS */
 	bool up;               /* we may speak; the sender may first */
 	bool over;             /* it ended, well or not: nothing is posted but an abort */
 	bool broken;           /* not even that */
@@ -50,7 +52,7 @@ struct conn {
 
 /*
  * Set up *c over an id whose device is that of the buffers: queues, and all receives posted. The
- * callbacks are set already. Returns 0; -1 with c->why saying why, and conn_close() is still due.
+ * callbacks and silence_ms are set already. Returns 0; -1 with c->why saying why, and conn_close() is still due.
  */
 int conn_open(struct conn *c, struct rdma_cm_id *id, struct buffers *buffers, enum wire_role role);
 

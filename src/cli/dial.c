@@ -6,16 +6,11 @@
 #include "cli/cli.h"
 #include "cli/dial.h"
 
-enum {
-	RESOLVE_MS = 15000, /* emulated machines take their time */
-	CONNECT_MS = 15000, /* librdmacm would go on for a minute */
-};
-
 /* Wait for the event that means success. Returns 0; -1, and *why says why. */
-static int await(struct dial *d, enum rdma_cm_event_type wanted, int timeout_ms,
-		 struct cm_event *event, const char **why)
+static int await(struct dial *d, enum rdma_cm_event_type wanted, struct cm_event *event,
+		 const char **why)
 {
-	const int got = cm_wait(d->channel, d->signal_fd, timeout_ms, event);
+	const int got = cm_wait(d->channel, d->signal_fd, d->timeout_ms, event);
 
 	if (got > 0 && event->type == wanted)
 		return 0;
@@ -43,13 +38,13 @@ const char *dial_resolve(struct dial *d, struct sockaddr *sa, struct rdma_cm_id 
 		*id = NULL;
 		return strerror(errno);
 	}
-	if (rdma_resolve_addr(*id, NULL, sa, RESOLVE_MS))
+	if (rdma_resolve_addr(*id, NULL, sa, d->timeout_ms))
 		why = errno == ENODEV ? "no RDMA device leads there; see 'sgpool doctor'"
 				      : strerror(errno);
-	else if (await(d, RDMA_CM_EVENT_ADDR_RESOLVED, RESOLVE_MS, &event, &why) == 0 &&
-		 rdma_resolve_route(*id, RESOLVE_MS))
+	else if (await(d, RDMA_CM_EVENT_ADDR_RESOLVED, &event, &why) == 0 &&
+		 rdma_resolve_route(*id, d->timeout_ms))
 		why = strerror(errno);
-	if (!why && await(d, RDMA_CM_EVENT_ROUTE_RESOLVED, RESOLVE_MS, &event, &why) == 0)
+	if (!why && await(d, RDMA_CM_EVENT_ROUTE_RESOLVED, &event, &why) == 0)
 		return NULL;
 	rdma_destroy_id(*id);
 	*id = NULL;
@@ -84,7 +79,7 @@ const char *dial_connect(struct dial *d, struct rdma_cm_id *id, struct rdma_conn
 	*event = (struct cm_event){0};
 	if (rdma_connect(id, param)) /* siw waits for the answer in here */
 		return errno == ECONNREFUSED ? d->nobody : strerror(errno);
-	if (await(d, RDMA_CM_EVENT_ESTABLISHED, CONNECT_MS, event, &why) == 0)
+	if (await(d, RDMA_CM_EVENT_ESTABLISHED, event, &why) == 0)
 		return NULL;
 	return why;
 }

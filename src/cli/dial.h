@@ -9,11 +9,17 @@
 #include "cli/addr.h"
 #include "cli/cm.h"
 
+enum {
+	/* For an answer: emulated machines take their time, librdmacm would go on for a minute. */
+	DIAL_MS = 15000,
+};
+
 struct dial {
 	const char *command; /* for errors */
 	const char *nobody;  /* what to say when nobody listens there */
 	struct rdma_event_channel *channel;
 	int signal_fd;
+	int timeout_ms;        /* for each answer */
 	struct addr_text peer; /* the address that was tried last */
 };
 

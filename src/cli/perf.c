@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/conn.h"
 #include "cli/format.h"
 #include "cli/perf_client.h"
 #include "cli/perf_report.h"
@@ -16,6 +17,7 @@ enum {
 	SIZE_DEFAULT = 65536,
 	ALL_MOST = 8 << 20, /* perftest's */
 	SECONDS_MOST = 86400,
+	TIMEOUT_LEAST = 3, /* signs of life come once a second */
 };
 
 /* Options without a letter. */
@@ -27,6 +29,7 @@ enum {
 	THREADS,
 	ROUND_COUNT,
 	PLOT,
+	TIMEOUT,
 };
 
 static const char letters[] = "p:s:an:D:t:r:q:bI:lem:c";
@@ -52,6 +55,7 @@ static const struct option options[] = {
 	{"sges", required_argument, NULL, SGES},
 	{"events", no_argument, NULL, 'e'},
 	{"plot", required_argument, NULL, PLOT},
+	{"timeout", required_argument, NULL, TIMEOUT},
 	{NULL, 0, NULL, 0},
 };
 
@@ -278,17 +282,20 @@ static int run(const struct cli_command *self, int argc, char **argv)
 		.server = {.addr = {.host = "0.0.0.0"}},
 		.client = {.params = {.sges = 1, .conns = 1, .threads = 1}, .rounds = ROUNDS},
 		.port = PORT_DEFAULT};
+	int timeout_ms = CONN_SILENCE_MS, opt;
 	bool json = false;
-	int opt;
 
 	while ((opt = cli_option(self, argc, argv, letters, options, &json)) != -1) {
 		if (opt == 'p')
 			a.port = number(self, opt, 0, UINT16_MAX);
+		else if (opt == TIMEOUT)
+			timeout_ms = (int)number(self, opt, TIMEOUT_LEAST, SECONDS_MOST) * 1000;
 		else if (!server_option(self, &a, opt))
 			client_option(self, &a, opt);
 	}
 	a.server.name = a.client.name = self->name;
 	a.server.json = a.client.json = json;
+	a.server.timeout_ms = a.client.timeout_ms = timeout_ms;
 	a.server.out = a.client.out = stdout;
 	if (argc - optind > 1)
 		cli_usage(self, "'%s' is too much", argv[optind + 1]);
@@ -308,12 +315,14 @@ static int run(const struct cli_command *self, int argc, char **argv)
 const struct cli_command cli_perf = {
 	.name = "perf",
 	.summary = "measure bandwidth and latency, with sgpool and without",
-	.usage = "[--bind ADDR] [-p PORT] [--once] [--json]\n"
+	.usage = "[--bind ADDR] [-p PORT] [--once] [--timeout S] [--json]\n"
 		 "       sgpool perf [OPTION ...] HOST[:PORT]",
 	.help = "Without HOST it's the server, which serves one client after the other; with HOST\n"
 		"the client, which tells the server what to do and prints a table. sgpool-perf(1)\n"
 		"tells more.\n\n"
 		"  -p, --port P          listen on, or connect to, this port (default 18521)\n"
+		"  --timeout S           give up on an other end that brings nothing on for so\n"
+		"                        many seconds (default 15)\n"
 		"  --bind ADDR           server: listen on this address (default 0.0.0.0)\n"
 		"  --once                server: end after one client, with its status\n\n"
 		"  --op OP               send (default), write or read\n"

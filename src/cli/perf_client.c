@@ -16,11 +16,6 @@
 #include "cli/signals.h"
 
 enum {
-	/* About, if the depth is ours to choose; with the receives it fits into the 8 MiB that most
-	 * systems let an ordinary user lock. */
-	BYTES_ON_THE_WAY = 2 << 20,
-	DEPTH_LEAST = 8,
-	DEPTH_MOST = 128,
 	WARM_UP = 16, /* messages of each connection, at first */
 	WARM_UP_MOST = 1 << 24,
 	SLICE_NS = 50000000, /* a mode's turn in a round, if nothing else is said */
@@ -37,18 +32,6 @@ struct client {
 	uint32_t next_test; /* its number */
 	char why[240];
 };
-
-struct perf_params perf_sized(const struct perf_params *params, uint32_t size)
-{
-	struct perf_params p = *params;
-	uint32_t depth = BYTES_ON_THE_WAY / size;
-
-	depth = depth < DEPTH_LEAST ? DEPTH_LEAST : depth > DEPTH_MOST ? DEPTH_MOST : depth;
-	p.size = size;
-	p.tx = p.tx ? p.tx : depth;
-	p.rx = p.rx ? p.rx : p.tx;
-	return p;
-}
 
 /* An event of no connection that stands. */
 static void ignore(void *arg, const struct cm_event *event)
@@ -74,18 +57,24 @@ static const char *reason(int error)
 
 /* ---- questions ---- */
 
-/* Ask, and await this answer. Returns 0; -1: the session is over, or c->why says why. */
-static int ask(struct client *c, const struct perf_message *question, enum perf_say wanted)
+/* Ask, and await this answer, so long. Returns 0; -1: the session is over, or c->why says why. */
+static int ask_for(struct client *c, const struct perf_message *question, enum perf_say wanted,
+		   int64_t patience_ms)
 {
 	struct perf_session *s = &c->session;
 	struct perf_message *m = &s->message;
+	int64_t until;
 
-	s->has_message = false;
 	if (perf_session_say(s, question))
 		return -1;
-	while (!s->has_message)
+	s->asked = true;
+	until = clock_ms() + patience_ms + CONN_ALIVE_MS; /* with a silent one it's over before */
+	while (!s->has_message) {
 		if (perf_session_turn(s, CONN_ALIVE_MS))
 			return -1;
+		if (!s->has_message && clock_ms() >= until)
+			return fail(c, "the other end lives, but does not answer", NULL);
+	}
 	s->has_message = false;
 	if (m->id == question->id && m->say == wanted)
 		return 0;
@@ -93,6 +82,11 @@ static int ask(struct client *c, const struct perf_message *question, enum perf_
 		return fail(c, "the other end can't set the test up", reason((int)m->error));
 	return perf_session_fail(s, WIRE_BAD_MESSAGE,
 				 "the other end broke the protocol: another answer");
+}
+
+static int ask(struct client *c, const struct perf_message *question, enum perf_say wanted)
+{
+	return ask_for(c, question, wanted, c->o->timeout_ms);
 }
 
 /* ---- a test ---- */
@@ -120,6 +114,8 @@ static int connect_link(struct client *c, struct perf_test *t, uint32_t index)
 		why = perf_link_greet(&t->link[index], event.data, event.length);
 	}
 	/* What goes on in the control connection says more than a connection that was not made. */
+	if (why && event.id == c->id)
+		conn_event(&c->session.conn, &event);
 	if (perf_session_turn(&c->session, 0))
 		return -1;
 	return why ? fail(c, "a connection of the test", why) : 0;
@@ -176,12 +172,29 @@ static void say_progress(struct client *c, const struct perf_test *t, const char
 		     perf_mode_names[t->p.mode], t->p.size, step, perf_test_sum(t, false));
 }
 
+/*
+ * Does it go on, as far as that's the other end's to do: to take messages, to answer them? All that
+ * are posted come to an end by the devices; so do WRITEs and READs in any case.
+ */
+static bool goes_on(const struct client *c, const struct perf_test *t, const struct run *r,
+		    struct perf_patience *patience)
+{
+	const uint64_t sent = perf_test_sum(t, false);
+	const bool posted = r->n ? sent == r->n * t->p.conns : atomic_load(&t->enough);
+
+	if (!perf_hears(t) || (posted && !t->p.latency))
+		return true;
+	return !perf_patience_over(patience, &c->session, sent + perf_test_sum(t, true));
+}
+
 /* Until our threads have sent all, or for as long as was asked for. */
 static int await_sent(struct client *c, struct perf_test *t, const struct run *r, const char *step)
 {
 	const int64_t end = clock_ns() + r->limit_ns;
 	int sleep_ms = c->progress.shown ? PROGRESS_MS : CONN_ALIVE_MS;
+	struct perf_patience patience;
 
+	perf_patience_begin(&patience, &c->session);
 	while (!perf_test_sent(t)) {
 		if (r->n == 0) {
 			const int64_t left = end - clock_ns();
@@ -194,6 +207,11 @@ static int await_sent(struct client *c, struct perf_test *t, const struct run *r
 		}
 		if (perf_session_turn(&c->session, sleep_ms))
 			return -1;
+		if (!goes_on(c, t, r, &patience))
+			return fail(c,
+				    t->p.latency ? "the other end does not send messages back"
+						 : "the other end takes no more messages",
+				    NULL);
 		say_progress(c, t, step);
 	}
 	return 0;
@@ -202,31 +220,26 @@ static int await_sent(struct client *c, struct perf_test *t, const struct run *r
 /* Until what the server says it sent has come; not for ever, as it may say what it likes. */
 static int await_received(struct client *c, struct perf_test *t)
 {
-	uint64_t seen = 0, now;
-	int64_t until = 0;
+	struct perf_patience patience;
 
+	perf_patience_begin(&patience, &c->session);
 	while (!perf_test_done(t)) {
 		if (perf_session_turn(&c->session, PERF_SLEEP_MS))
 			return -1;
-		now = perf_test_sum(t, true);
-		if (!until || now != seen)
-			until = clock_ms() + CONN_SILENCE_MS;
-		else if (clock_ms() >= until)
+		if (perf_patience_over(&patience, &c->session, perf_test_sum(t, true)))
 			return fail(c, "messages that the other end says it sent did not come",
 				    NULL);
-		seen = now;
 	}
 	return 0;
 }
 
-/* Does what the server counted fit what was sent? */
-static int compare_counts(struct client *c, const struct perf_test *t, const struct run *r)
+/*
+ * For how long a result may take. The server gives up by itself on what does not come; if it sends,
+ * too, it has as much to do as we had.
+ */
+static int64_t result_ms(const struct client *c, const struct perf_test *t, int64_t began)
 {
-	const bool seen = t->p.op == PERF_SEND || (t->p.op == PERF_WRITE && t->p.latency);
-
-	if (seen && r->theirs.received != r->ours.sent)
-		return fail(c, "the other end did not get as many messages as were sent", NULL);
-	return 0;
+	return 2 * (int64_t)c->o->timeout_ms + (t->p.both ? (clock_ns() - began) / 1000000 : 0);
 }
 
 /* Returns 0; -1: the session is over, or c->why says why. */
@@ -235,6 +248,9 @@ static int run(struct client *c, struct perf_test *t, struct run *r, struct hist
 {
 	struct perf_session *s = &c->session;
 	struct perf_message m = {.say = PERF_RUN, .id = t->id, .count = r->n};
+	const int64_t began = clock_ns();
+	const char *wrong;
+	uint64_t took_ns;
 
 	if (ask(c, &m, PERF_GO))
 		return -1;
@@ -243,8 +259,9 @@ static int run(struct client *c, struct perf_test *t, struct run *r, struct hist
 	if (await_sent(c, t, r, step))
 		return -1;
 	m = (struct perf_message){.say = PERF_END, .id = t->id, .count = perf_test_sum(t, false)};
-	if (ask(c, &m, PERF_RESULT))
+	if (ask_for(c, &m, PERF_RESULT, result_ms(c, t, began)))
 		return -1;
+	took_ns = (uint64_t)(clock_ns() - began);
 	r->theirs = s->message.figures;
 	perf_test_finish(t, r->theirs.sent);
 	if (await_received(c, t))
@@ -255,7 +272,8 @@ static int run(struct client *c, struct perf_test *t, struct run *r, struct hist
 	r->seconds = (double)r->ours.ns / 1e9;
 	if (t->p.both && r->theirs.ns > r->ours.ns)
 		r->seconds = (double)r->theirs.ns / 1e9;
-	return compare_counts(c, t, r);
+	wrong = perf_test_doubt(t, r->n, &r->ours, &r->theirs, took_ns);
+	return wrong ? fail(c, wrong, NULL) : 0;
 }
 
 /* ---- all of it ---- */
@@ -368,6 +386,7 @@ static int connect_control(struct client *c)
 	*s = (struct perf_session){.channel = c->dial.channel,
 				   .signal_fd = c->dial.signal_fd,
 				   .client = true,
+				   .timeout_ms = c->o->timeout_ms,
 				   .others = ignore};
 	if (perf_session_open(s, c->id, c->o->name)) {
 		if (s->conn.why[0])
@@ -467,6 +486,7 @@ int perf_client_run(const struct perf_client_options *options)
 	c->o = options;
 	c->dial = (struct dial){
 		.command = options->name,
+		.timeout_ms = options->timeout_ms,
 		.nobody = "nobody listens there; start 'sgpool perf' on that machine first"};
 	status = run_client(c);
 	free(c);

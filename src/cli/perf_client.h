@@ -23,13 +23,11 @@ struct perf_client_options {
 	uint64_t iterations;  /* of each connection, in a round; 0: for so long: */
 	uint64_t duration_ns; /* a size takes (compare: all rounds of all modes) */
 	uint32_t rounds;      /* of compare */
+	int timeout_ms;       /* for so long the server may bring nothing on */
 	const char *plot;     /* file for an SVG; NULL: none */
 	bool json;
 	FILE *out; /* for results */
 };
-
-/* The parameters of a size. */
-struct perf_params perf_sized(const struct perf_params *params, uint32_t size);
 
 /* Measure. Returns the exit status; errors have been said. */
 int perf_client_run(const struct perf_client_options *options);

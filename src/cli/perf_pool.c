@@ -172,6 +172,9 @@ static int take(struct perf_worker *w, struct sgp_wc *wc)
 	kind = sgp_flow_received(&l->flow, wc);
 	if (kind < 0)
 		return perf_fail(w, "the other end broke the protocol", sgp_errmsg());
+	if (kind && wc->byte_len != w->test->p.size)
+		return perf_fail(w, "the other end broke the protocol",
+				 "a message of another length");
 	l->received += (uint64_t)kind;
 	l->owes = true;
 	return 0;

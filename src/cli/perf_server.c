@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/clock.h"
 #include "cli/listen.h"
 #include "cli/out.h"
 #include "cli/perf_server.h"
@@ -22,9 +21,11 @@ struct server {
 	int signal_fd;
 	struct rdma_cm_id *listener;
 	struct cm_event request; /* the client that is to be served next, if its id is not NULL */
-	struct perf_session *session; /* with the client of now; NULL: none */
-	uint64_t tests, messages;     /* of this session */
-	int64_t until; /* ms: the running test's messages should have come; 0: no END yet */
+	struct perf_session *session;  /* with the client of now; NULL: none */
+	uint64_t tests, messages;      /* of this session */
+	struct perf_patience patience; /* with its client */
+	bool ending;                   /* END came for the running test: */
+	uint64_t said;                 /* so many messages the client says it sent */
 };
 
 /* ---- a test's connections ---- */
@@ -47,7 +48,8 @@ static struct perf_link *asked_for(struct perf_session *s, const struct cm_event
 	return &t->link[hello.index];
 }
 
-static void accept_link(struct perf_session *s, const struct cm_event *event)
+/* Returns whether it is one more of a test's connections. */
+static bool accept_link(struct perf_session *s, const struct cm_event *event)
 {
 	const char *wrong;
 	struct perf_link *l = asked_for(s, event, &wrong);
@@ -57,22 +59,23 @@ static void accept_link(struct perf_session *s, const struct cm_event *event)
 
 	if (!l) {
 		conn_refuse(event->id, WIRE_BAD_MESSAGE);
-		return;
+		return false;
 	}
 	/* From here on the identifier is the test's. */
 	t = l->worker->test;
 	if (perf_link_open(t, (uint32_t)(l - t->link), event->id)) {
 		perf_session_fail(s, WIRE_NO_RESOURCES, t->pool ? sgp_errmsg() : strerror(errno));
-		return;
+		return false;
 	}
 	wrong = perf_link_greet(l, event->data, event->length);
 	if (wrong) {
 		perf_session_fail(s, WIRE_BAD_MESSAGE, wrong);
-		return;
+		return false;
 	}
 	perf_link_param(l, bytes, &param);
 	if (rdma_accept(event->id, &param))
 		perf_session_fail(s, WIRE_NO_RESOURCES, strerror(errno));
+	return true;
 }
 
 /* An event that is not of a connection that stands. */
@@ -83,12 +86,14 @@ static void on_event(void *arg, const struct cm_event *event)
 
 	if (event->type != RDMA_CM_EVENT_CONNECT_REQUEST)
 		return;
-	if (s->session && !perf_get_hello(event->data, event->length, &hello))
-		accept_link(s->session, event);
-	else if (s->request.id || (s->session && !s->session->conn.over))
+	if (s->session && !perf_get_hello(event->data, event->length, &hello)) {
+		if (accept_link(s->session, event))
+			perf_patience_begin(&s->patience, s->session);
+	} else if (s->request.id || (s->session && !s->session->conn.over)) {
 		conn_refuse(event->id, WIRE_BUSY);
-	else /* the client of now may have gone, and we not have got round to it */
+	} else { /* the client of now may have gone, and we not have got round to it */
 		s->request = *event;
+	}
 }
 
 /* ---- what the client asks for ---- */
@@ -136,17 +141,18 @@ static int begin(struct server *s, struct perf_test *t, uint64_t n)
 		return perf_session_fail(s->session, WIRE_BAD_MESSAGE,
 					 "the other end broke the protocol: a run out of place");
 	s->session->running = t;
-	s->until = 0;
+	s->ending = false;
 	perf_test_run(t, n);
 	return answer(s, PERF_GO, t->id);
 }
 
 static int end(struct server *s, struct perf_test *t, uint64_t sent)
 {
-	if (s->session->running != t || s->until)
+	if (s->session->running != t || s->ending)
 		return perf_session_fail(s->session, WIRE_BAD_MESSAGE,
 					 "the other end broke the protocol: an end out of place");
-	s->until = clock_ms() + CONN_SILENCE_MS;
+	s->ending = true;
+	s->said = sent;
 	perf_test_finish(t, sent);
 	perf_test_enough(t);
 	return 0;
@@ -159,20 +165,41 @@ static int conclude(struct server *s)
 	struct perf_test *t = session->running;
 	struct perf_message m = {.say = PERF_RESULT};
 
-	if (!t || !s->until)
+	if (!t || !s->ending || !perf_test_done(t))
 		return 0;
-	if (!perf_test_done(t))
-		return clock_ms() < s->until
-			       ? 0
-			       : perf_session_fail(session, WIRE_BAD_MESSAGE,
-						   "messages that it says it sent did not come");
 	if (perf_test_why(t))
 		return 0; /* the session has seen it, too */
 	m.id = t->id;
 	m.figures = perf_test_figures(t, NULL);
+	if (perf_hears(t) && m.figures.received != s->said)
+		return perf_session_fail(session, WIRE_BAD_MESSAGE,
+					 "more messages came than it says it sent");
 	s->messages += m.figures.received + m.figures.sent;
 	session->running = NULL;
+	s->ending = false;
+	perf_patience_begin(&s->patience, session);
 	return perf_session_say(session, &m);
+}
+
+/* Does the client bring anything on? One that does not keeps the others out. */
+static int watch(struct server *s)
+{
+	struct perf_session *session = s->session;
+	const struct perf_test *t = session->running;
+	const char *why = t ? "it sends no more messages, nor an end" : "it asks for nothing";
+	uint64_t so_far = 0;
+
+	if (t && !s->ending && !perf_hears(t)) {
+		perf_patience_begin(&s->patience, session); /* what it does can't be seen */
+		return 0;
+	}
+	if (t)
+		so_far = perf_test_sum(t, true) + perf_test_sum(t, false);
+	if (s->ending && t)
+		why = "messages that it says it sent did not come";
+	return perf_patience_over(&s->patience, session, so_far)
+		       ? perf_session_fail(session, WIRE_BAD_MESSAGE, why)
+		       : 0;
 }
 
 static int obey(struct server *s)
@@ -233,11 +260,14 @@ static int attend(struct server *s, char *why, size_t size)
 	struct perf_session *session = s->session;
 
 	while (!session->conn.over) {
-		if (perf_session_turn(session, s->until ? PERF_SLEEP_MS : CONN_ALIVE_MS))
+		if (perf_session_turn(session, s->ending ? PERF_SLEEP_MS : CONN_ALIVE_MS))
 			break;
-		if (session->has_message && obey(s))
-			break;
-		if (conclude(s))
+		if (session->has_message) {
+			if (obey(s))
+				break;
+			perf_patience_begin(&s->patience, session);
+		}
+		if (conclude(s) || watch(s))
 			break;
 	}
 	/* Flushed receives may tell of the end before the event does, which is waited for here. */
@@ -277,11 +307,15 @@ static int serve(struct server *s, const struct cm_event *request, struct perf_s
 	char why[200];
 	bool failed = false;
 
-	*session = (struct perf_session){
-		.channel = s->channel, .signal_fd = s->signal_fd, .others = on_event, .arg = s};
+	*session = (struct perf_session){.channel = s->channel,
+					 .signal_fd = s->signal_fd,
+					 .timeout_ms = s->o->timeout_ms,
+					 .others = on_event,
+					 .arg = s};
 	s->session = session;
 	s->tests = s->messages = 0;
-	s->until = 0;
+	s->ending = false;
+	perf_patience_begin(&s->patience, session);
 	if (accept_client(s, request, why, sizeof why)) {
 		report(s, peer, device, why);
 		session->conn.broken = true; /* nobody hears us */

@@ -12,6 +12,7 @@ struct perf_server_options {
 	const char *name; /* of the command, for errors */
 	struct addr addr; /* to listen on; port 0: any */
 	bool once;        /* end after one client */
+	int timeout_ms;   /* for so long a client may bring nothing on */
 	bool json;
 	FILE *out; /* for results */
 };

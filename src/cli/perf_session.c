@@ -6,18 +6,42 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/clock.h"
 #include "cli/perf_session.h"
 #include "cli/signals.h"
+
+void perf_patience_begin(struct perf_patience *p, const struct perf_session *s)
+{
+	/* With one that is silent it is over before. */
+	*p = (struct perf_patience){.until = clock_ms() + s->timeout_ms + CONN_ALIVE_MS};
+}
+
+bool perf_patience_over(struct perf_patience *p, const struct perf_session *s, uint64_t so_far)
+{
+	if (so_far == p->seen)
+		return clock_ms() >= p->until;
+	perf_patience_begin(p, s);
+	p->seen = so_far;
+	return false;
+}
+
+static const char *read_message(struct perf_session *s, const struct wire_header *header)
+{
+	if (s->client && !s->asked)
+		return "an answer to no question";
+	if (s->has_message)
+		return "a question before the last one was answered";
+	return perf_get(header, !s->client, &s->message);
+}
 
 static void received(void *arg, const struct wire_header *header, struct sgp_sgl *sgl)
 {
 	struct perf_session *s = arg;
-	const char *wrong = "a question before the last one was answered";
+	const char *wrong = read_message(s, header);
 
 	sgp_sgl_clear(sgl);
 	conn_repost(&s->conn);
-	if (!s->has_message)
-		wrong = perf_get(header, !s->client, &s->message);
+	s->asked = false;
 	if (!wrong) {
 		s->has_message = true;
 		return;
@@ -37,6 +61,7 @@ int perf_session_open(struct perf_session *s, struct rdma_cm_id *id, const char 
 	s->conn.received = received;
 	s->conn.sent = sent;
 	s->conn.arg = s;
+	s->conn.silence_ms = s->timeout_ms;
 	if (buffers_open(&s->buffers, id->verbs, false, command))
 		return -1;
 	return conn_open(&s->conn, id, &s->buffers, s->client ? WIRE_CLIENT : WIRE_SERVER);
@@ -139,12 +164,19 @@ int perf_session_turn(struct perf_session *s, int timeout_ms)
 
 int perf_session_say(struct perf_session *s, const struct perf_message *m)
 {
+	struct perf_patience patience;
 	struct wire_header header;
 
 	perf_put(&header, m);
-	while (conn_post(&s->conn, &header, NULL))
-		if (perf_session_turn(s, 0) || poll(NULL, 0, 1) < 0)
+	perf_patience_begin(&patience, s);
+	while (conn_post(&s->conn, &header, NULL)) {
+		if (perf_session_turn(s, 0))
 			return -1;
+		if (perf_patience_over(&patience, s, 0))
+			return perf_session_fail(s, WIRE_BAD_MESSAGE,
+						 "the other end takes no message from us");
+		poll(NULL, 0, 1);
+	}
 	return 0;
 }
 

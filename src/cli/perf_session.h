@@ -17,6 +17,8 @@ struct perf_session {
 	struct perf_test *test[PERF_TESTS]; /* NULL: none */
 	struct perf_test *running;          /* one of them; NULL: none */
 	bool client;
+	int timeout_ms;      /* for so long the other end may bring nothing on */
+	bool asked;          /* client: an answer is due */
 	bool interrupted;    /* by a signal */
 	enum wire_code code; /* what the peer is told of why it ended */
 	bool has_message;
@@ -25,6 +27,17 @@ struct perf_session {
 	void (*others)(void *arg, const struct cm_event *event);
 	void *arg;
 };
+
+/* Patience with the other end, which may say that it lives and yet bring nothing on. */
+struct perf_patience {
+	int64_t until; /* ms */
+	uint64_t seen;
+};
+
+void perf_patience_begin(struct perf_patience *p, const struct perf_session *s);
+
+/* Is it over? Not while the number that tells how far things are changes in the session's time. */
+bool perf_patience_over(struct perf_patience *p, const struct perf_session *s, uint64_t so_far);
 
 /*
  * Set up the control connection over an id, which stays the caller's. Returns 0; -1 with errno, and
@@ -41,7 +54,7 @@ int perf_session_turn(struct perf_session *s, int timeout_ms);
 /* Take the connection manager's events. arg: the session. */
 void perf_session_events(void *arg);
 
-/* Say something. Returns 0; -1 when the session is over. */
+/* Say something; the other end takes it before long. Returns 0; -1 when the session is over. */
 int perf_session_say(struct perf_session *s, const struct perf_message *m);
 
 /* The test with this number; NULL if there is none. */

@@ -22,7 +22,12 @@ bool perf_sends(const struct perf_test *t)
 
 bool perf_works(const struct perf_test *t)
 {
-	return perf_sends(t) || t->p.op == PERF_SEND || (t->p.latency && t->p.op == PERF_WRITE);
+	return perf_sends(t) || perf_hears(t);
+}
+
+bool perf_hears(const struct perf_test *t)
+{
+	return t->p.op == PERF_SEND || (t->p.latency && t->p.op == PERF_WRITE);
 }
 
 void perf_test_wake(const struct perf_test *t)
@@ -187,6 +192,32 @@ struct perf_figures perf_test_figures(struct perf_test *t, struct histogram *lat
 	if (t->pool && !sgp_pool_stats(t->pool, &stats))
 		f.registrations = stats.registrations - t->registrations;
 	return f;
+}
+
+/* Clocks of two machines, and of two kinds, agree so far. */
+static bool longer(uint64_t ns, uint64_t than)
+{
+	return ns > than + than / 8 + 100000000;
+}
+
+const char *perf_test_doubt(const struct perf_test *t, uint64_t n, const struct perf_figures *ours,
+			    const struct perf_figures *theirs, uint64_t took_ns)
+{
+	const bool hears = perf_hears(t), answers = hears && t->p.latency;
+
+	if (theirs->received != (hears ? ours->sent : 0))
+		return "the other end did not get as many messages as were sent";
+	if (!t->p.both && theirs->sent != (answers ? ours->sent : 0))
+		return "the other end says that it sent what it was not asked to";
+	if (t->p.both && n && theirs->sent != n * t->p.conns)
+		return "the other end did not send as many messages as it was asked to";
+	if (hears && theirs->sent != ours->received)
+		return "the other end says that it sent another number of messages than came";
+	if (longer(theirs->ns, took_ns) || longer(theirs->cpu_ns, took_ns * t->p.threads))
+		return "the other end says that it took longer than there was time";
+	if (t->p.mode != PERF_POOL && theirs->registrations > theirs->sent)
+		return "the other end says that it registered more messages than it sent";
+	return NULL;
 }
 
 /* ---- connections ---- */

@@ -165,6 +165,8 @@ bool perf_test_ready(const struct perf_test *t);
 /* Does this end send in a run by itself; does it do anything at all? */
 bool perf_sends(const struct perf_test *t);
 bool perf_works(const struct perf_test *t);
+/* Do the peer's messages, where it sends any, show at this end? */
+bool perf_hears(const struct perf_test *t);
 
 /* Begin a run: each link that sends sends n messages, 0: until perf_test_enough(). */
 void perf_test_run(struct perf_test *t, uint64_t n);
@@ -183,6 +185,13 @@ const char *perf_test_why(const struct perf_test *t);
 
 /* Once all threads are done: what they did, and, if latency is not NULL, add the times to it. */
 struct perf_figures perf_test_figures(struct perf_test *t, struct histogram *latency);
+
+/*
+ * Can it be, as far as this end can see, what the peer, which did not begin, says of a run of n messages
+ * that took so long here, question and answer and all? Returns NULL, or what can't.
+ */
+const char *perf_test_doubt(const struct perf_test *t, uint64_t n, const struct perf_figures *ours,
+			    const struct perf_figures *theirs, uint64_t took_ns);
 
 /* Messages that all threads of the test have sent, and received, in this run. */
 uint64_t perf_test_sum(const struct perf_test *t, bool received);

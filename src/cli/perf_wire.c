@@ -14,9 +14,26 @@ enum {
 	FLAG_EVENTS = 1 << 2,
 	FLAGS = FLAG_LATENCY | FLAG_BOTH | FLAG_EVENTS,
 	CHUNK_BYTES = 128,
+	/* About, if the depth is ours to choose; with the receives it fits into the 8 MiB that most
+	 * systems let an ordinary user lock. */
+	BYTES_ON_THE_WAY = 2 << 20,
+	DEPTH_LEAST = 8,
+	DEPTH_MOST = 128,
 	/* Nobody's run takes longer, and sums of these numbers don't overflow. */
 	COUNT_BITS = 48,
 };
+
+struct perf_params perf_sized(const struct perf_params *params, uint32_t size)
+{
+	struct perf_params p = *params;
+	uint32_t depth = BYTES_ON_THE_WAY / size;
+
+	depth = depth < DEPTH_LEAST ? DEPTH_LEAST : depth > DEPTH_MOST ? DEPTH_MOST : depth;
+	p.size = size;
+	p.tx = p.tx ? p.tx : depth;
+	p.rx = p.rx ? p.rx : p.tx;
+	return p;
+}
 
 uint64_t perf_memory(const struct perf_params *p)
 {

@@ -80,6 +80,9 @@ struct perf_params {
 	uint32_t inlined; /* bytes asked for */
 };
 
+/* The same with this size, and depths where they are 0. */
+struct perf_params perf_sized(const struct perf_params *params, uint32_t size);
+
 /* Returns NULL, or what is wrong with it. */
 const char *perf_check(const struct perf_params *p);
 

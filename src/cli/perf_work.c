@@ -56,10 +56,8 @@ static bool heard_all(const struct perf_worker *w)
 {
 	const struct perf_test *t = w->test;
 
-	if (!atomic_load(&t->finish))
-		return false;
-	return (t->p.op != PERF_SEND && !t->p.latency) ||
-	       perf_test_sum(t, true) >= atomic_load(&t->expected);
+	return atomic_load(&t->finish) &&
+	       (!perf_hears(t) || perf_test_sum(t, true) >= atomic_load(&t->expected));
 }
 
 static bool finished(const struct perf_link *l)
@@ -186,6 +184,7 @@ static int ping(struct perf_worker *w, struct perf_link *l)
 		l->stamp++;
 		if (send_now(l))
 			return -1;
+		publish(w); /* while it is on its way */
 		for (idle = 0; !arrived(l, l->sent);)
 			if (reap(w, &idle))
 				return -1;

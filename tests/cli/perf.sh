@@ -75,7 +75,7 @@ grep -q '^ #bytes  *#iterations .*BW average\[MiB/sec\]  *MsgRate\[Mpps\]' "$out
 measures -n 200 -s 64:256 --latency --op write
 grep -q '^ #bytes .*t_p50 .*t_p99 .*t_p99.9 .*t_max' "$out/client" || fail "latency: the heading"
 [ "$(grep -Ec '^ (64|128|256) +200( +[0-9]+\.[0-9]{2}){7}$' "$out/client")" -eq 3 ] || fail "latency: the lines"
-measures -n 100 -s 64 --compare --rounds 3
+measures -n 100 -s 64 --compare --rounds 3 --timeout 60
 [ "$(grep -Ec '^ 64( +[0-9]+\.[0-9]{2}){3}( +[0-9]+\.[0-9]{3}){2}$' "$out/client")" -eq 1 ] || fail "compare: the line"
 measures -n 100 -s 64,128 --compare --rounds 3 --json --latency
 "$python" - "$out/client" <<'PYTHON' || fail "JSON"

@@ -144,6 +144,8 @@ wrong perf host -l -e --op write
 wrong perf host -c -m raw
 wrong perf host --rounds 3
 wrong perf host -c --rounds 0
+wrong perf host --timeout 2
+wrong perf --timeout 86401
 wrong perf host --sges 3
 wrong perf host --sges 33
 wrong perf host -s 64 --sges 16
