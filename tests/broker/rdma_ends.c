@@ -145,7 +145,7 @@ static void too_late(struct loop_timer *timer)
 		     e->server.closed ? " closed: " : "", e->server.why);
 }
 
-void ends_open(struct ends *e, const struct mqr_attr *attr, size_t mib)
+void ends_prepare(struct ends *e, const struct mqr_attr *attr, size_t mib)
 {
 	memset(e, 0, sizeof *e);
 	e->last_back = &e->back;
@@ -162,9 +162,14 @@ void ends_open(struct ends *e, const struct mqr_attr *attr, size_t mib)
 	e->addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(PORT)};
 	inet_pton(AF_INET, "127.0.0.1", &e->addr.sin_addr);
 	e->listener.request = asked;
-	ck_assert_int_eq(link_rdma_listen(e->rdma, &e->listener, (struct sockaddr *)&e->addr), 0);
 	e->timer.fire = look;
 	e->limit.fire = too_late;
+}
+
+void ends_open(struct ends *e, const struct mqr_attr *attr, size_t mib)
+{
+	ends_prepare(e, attr, mib);
+	ck_assert_int_eq(link_rdma_listen(e->rdma, &e->listener, (struct sockaddr *)&e->addr), 0);
 }
 
 void ends_connect(struct ends *e)

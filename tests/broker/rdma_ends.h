@@ -42,7 +42,10 @@ struct ends {
 /* What byte number i of a payload of n bytes is. */
 uint8_t test_byte(uint32_t n, uint32_t i);
 
-/* Memory, the listener, and no connection. */
+/* Memory, and neither a listener nor a connection. */
+void ends_prepare(struct ends *e, const struct mqr_attr *attr, size_t mib);
+
+/* With a listener. */
 void ends_open(struct ends *e, const struct mqr_attr *attr, size_t mib);
 
 /* Begin to connect the client's end. */
