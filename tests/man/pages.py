@@ -37,6 +37,8 @@ PRELUDE = """
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
