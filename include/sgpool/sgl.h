@@ -51,14 +51,14 @@ struct sgp_sgl {
 
 /*
  * Declare a list called name on the stack, empty, with room for n SGEs and n holds.
- * (A declaration and an initialiser: put it where declarations may stand.)
+ * (A declaration and an initialiser: put it where declarations may stand. The members are not named,
+ * since C++ can't before C++20.)
  */
 #define SGP_SGL(name, n)                                                                           \
 	struct ibv_sge name##_sge[n];                                                              \
 	struct sgp_chunk *name##_chunk[n];                                                         \
-	struct sgp_sgl name = {.sge = name##_sge, .chunk = name##_chunk, .max_sge = (n),           \
-			       .max_chunk = (n), .pds = UINT64_MAX, .keys = UINT64_MAX,         \
-			       .access = UINT32_MAX}
+	struct sgp_sgl name = {name##_sge, name##_chunk, 0, 0, (n), (n), 0,                         \
+			       UINT64_MAX, UINT64_MAX, UINT32_MAX, 0}
 
 /*
  * Make *sgl an empty list over the caller's arrays sge[max_sge] and chunk[max_chunk], which must
