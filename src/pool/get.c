@@ -139,8 +139,10 @@ static __attribute__((noinline)) int get_slowly(struct sgp_pool *pool, size_t si
 	}
 	while (!take(cls, n, flags, chunks, &made)) {
 		if (!(flags & SGP_MAY_GROW))
-			return sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free", n,
-					cls->cut.size);
+			return sgp_fail(ENOBUFS,
+					"%zu chunk%s of %u bytes asked for, and not so many are "
+					"free: put some, wait (sgp_pool_get_wait) or make more",
+					n, n == 1 ? "" : "s", cls->cut.size);
 		if (sgp_grow_for_get(cls, n, flags, made))
 			return -1;
 	}

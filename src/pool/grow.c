@@ -173,8 +173,10 @@ int sgp_grow_for_get(struct sgp_class *cls, size_t n, int flags, size_t made)
 	if (cls->made != made)
 		ret = 0;
 	else if (need > left)
-		ret = sgp_fail(ENOBUFS, "no %zu chunks of %u bytes are free, and the class has %zu",
-			       n, cls->cut.size, cls->made);
+		ret = sgp_fail(ENOBUFS,
+			       "%zu chunk%s of %u bytes asked for, not so many are free, and the "
+			       "class has all it may have: %zu",
+			       n, n == 1 ? "" : "s", cls->cut.size, cls->made);
 	else
 		ret = grow_step(cls, need, left, &served);
 	pthread_mutex_unlock(&cls->pool->grow);

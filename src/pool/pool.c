@@ -264,7 +264,10 @@ free_pool:
 	return NULL;
 }
 
-/* Chunks that are not in the centre once the caches are empty, and whether somebody waits. */
+/*
+ * Chunks that are not in the centre once the caches are empty, and whether somebody waits. More than
+ * were made: it wraps, because more came back than went out.
+ */
 static size_t in_use(struct sgp_class *cls, bool *waited_for)
 {
 	size_t n;
@@ -286,8 +289,17 @@ static int fail_held(struct sgp_pool *pool, uint32_t i, size_t n)
 	const char *who;
 	bool waited_for;
 
-	while (++i < pool->nclasses)
-		others += in_use(&pool->classes[i], &waited_for);
+	if (n > cls->made)
+		return sgp_fail(
+			EBUSY,
+			"%zu more puts than gets of chunks of %u bytes: some were put twice "
+			"(SGP_CHECK=abort tells which)",
+			cls->nfree - cls->made, cls->cut.size);
+	while (++i < pool->nclasses) {
+		size_t out = in_use(&pool->classes[i], &waited_for);
+
+		others += out <= pool->classes[i].made ? out : 0;
+	}
 	if (others)
 		snprintf(more, sizeof more, "; and %zu of other sizes", others);
 	who = sgp_watch_holders(cls, taken, sizeof taken);

@@ -229,8 +229,8 @@ int sgp_pool_get_wait(struct sgp_pool *pool, size_t size, int flags, struct sgp_
 	pthread_cond_destroy(&cond);
 	sgp_served_run(served);
 	if (!got)
-		return sgp_fail(ETIMEDOUT, "no %zu chunks of %u bytes came free within %d ms", n,
-				cls->cut.size, timeout_ms);
+		return sgp_fail(ETIMEDOUT, "%zu chunk%s of %u bytes did not come free within %d ms",
+				n, n == 1 ? "" : "s", cls->cut.size, timeout_ms);
 	sgp_watch_got(pool, chunks, n);
 	return 0;
 }

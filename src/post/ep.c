@@ -27,12 +27,19 @@ static int check_attr(const struct rdma_cm_id *id, const struct sgp_ep_attr *att
 {
 	const struct ibv_qp_cap *cap;
 
-	if (!attr || attr->comp_mask || attr->flags || !attr->cq || !attr->pd ||
-	    attr->max_chunk < 0 || attr->max_chunk > UINT16_MAX || attr->num_recv < 0 ||
-	    (attr->num_recv && (!attr->recv || attr->srq)))
+	if (!attr || !attr->cq || !attr->pd)
+		return sgp_fail(EINVAL, "endpoint: there %s",
+				!attr       ? "are no attributes"
+				: !attr->cq ? "is no completion queue (cq)"
+					    : "is no protection domain (pd)");
+	if (attr->comp_mask || attr->flags || attr->max_chunk < 0 || attr->max_chunk > UINT16_MAX)
 		return sgp_fail(EINVAL,
-				"endpoint: a completion queue, a protection domain and known "
-				"flags are needed");
+				"endpoint: comp_mask and flags must be 0, and max_chunk from "
+				"0 to %d: zero the structure first",
+				UINT16_MAX);
+	if (attr->num_recv < 0 || (attr->num_recv && (!attr->recv || attr->srq)))
+		return sgp_fail(EINVAL, "endpoint: num_recv counts the parts of recv, which srq "
+					"excludes");
 	cap = &attr->cap;
 	if (id && (!id->verbs || id->qp))
 		return sgp_fail(EINVAL, id->qp ? "endpoint: the identifier has a queue pair"

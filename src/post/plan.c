@@ -149,11 +149,12 @@ static int plan_parts(const struct sgp_ep *ep, const struct sgp_wr *wr, unsigned
 		return 0;
 	if (kind & SGP_KIND_MESSAGE) {
 		plan->linearise = wr->flags & SGP_LINEARISE;
-		return plan->linearise
-			       ? 0
-			       : sgp_fail(E2BIG, "%d SGEs and %d holds: a message takes %d and %d",
-					  sgl->num_sge, sgl->num_chunk, side->max_sge,
-					  side->max_chunk);
+		if (plan->linearise)
+			return 0;
+		return sgp_fail(E2BIG,
+				"%d SGEs and %d holds: a message takes %d and %d here; make the "
+				"endpoint with a larger cap.max_send_sge (or max_chunk)",
+				sgl->num_sge, sgl->num_chunk, side->max_sge, side->max_chunk);
 	}
 	/* A bound that keeps the count short: bytes cut an SGE at most once a part. */
 	most = (uint64_t)side->depth * (uint64_t)plan->sge_a_part;

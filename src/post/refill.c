@@ -319,7 +319,8 @@ int sgp_refill_now(struct sgp_refill *r)
 	if (over)
 		return sgp_fail(ESHUTDOWN, "receives: the endpoint is closing, or in error");
 	if (!err || err == ENOBUFS)
-		return sgp_fail(ENOBUFS, "%u receives are missing: a pool has too few chunks", n);
+		return sgp_fail(ENOBUFS, "%u receives are missing: a pool has too few free chunks",
+				n);
 	return sgp_fail(err, "%u receives are missing: %s", n,
 			err == EXDEV ? "a pool of recv is not registered on the endpoint's "
 				       "protection domain (sgp_pool_add_pd)"
