@@ -471,11 +471,12 @@ static int run_client(struct client *c)
 
 int perf_client_run(const struct perf_client_options *options)
 {
+	const char *why = options->plot ? perf_plot_impossible(options->plot) : NULL;
 	struct client *c;
 	int status;
 
-	if (options->plot && !perf_plot_possible()) {
-		cli_error(options->name, "--plot needs gnuplot; install it (package gnuplot-nox)");
+	if (why) {
+		cli_error(options->name, "--plot %s: %s", options->plot, why);
 		return CLI_FAILED;
 	}
 	c = calloc(1, sizeof *c);

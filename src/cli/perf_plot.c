@@ -6,9 +6,15 @@
 
 #include "cli/perf_report.h"
 
-bool perf_plot_possible(void)
+const char *perf_plot_impossible(const char *file)
 {
-	return system("command -v gnuplot >/dev/null 2>&1") == 0;
+	FILE *f;
+
+	if (system("command -v gnuplot >/dev/null 2>&1") != 0)
+		return "it needs gnuplot; install it (package gnuplot-nox)";
+	/* Where gnuplot can't open it, it draws to the standard output. */
+	f = fopen(file, "ae");
+	return f && !fclose(f) ? NULL : strerror(errno);
 }
 
 /* A string of gnuplot's: in single quotes, where one is two. */

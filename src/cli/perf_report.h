@@ -51,7 +51,7 @@ void perf_report_size(struct perf_report *r, struct perf_series *series, int n);
 /* End: the plot is drawn. Returns NULL, or what failed. */
 const char *perf_report_end(struct perf_report *r, const struct perf_params *p);
 
-/* Is gnuplot there? */
-bool perf_plot_possible(void);
+/* Why file can't be drawn; NULL: it can. A new file is made, and stays empty until then. */
+const char *perf_plot_impossible(const char *file);
 
 #endif

@@ -8,9 +8,11 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -58,12 +60,23 @@ static void join(const struct cli_command *self, const char *value[VARIABLES], i
 /* A name is part of a socket's, which has room for 107 characters. */
 #define WORLD_MAX 48
 
-static bool reaches(const char *net)
+/* What is wrong with it; NULL: nothing. */
+static const char *wrong_net(const char *net)
 {
-	struct in_addr addr;
+	struct sockaddr_in at = {.sin_family = AF_INET};
+	const char *why = NULL;
+	int fd;
 
-	return !*net || !strcmp(net, "local") || !strcmp(net, "none") ||
-	       inet_pton(AF_INET, net, &addr) == 1;
+	if (!*net || !strcmp(net, "local") || !strcmp(net, "none"))
+		return NULL;
+	if (inet_pton(AF_INET, net, &at.sin_addr) != 1)
+		return "is neither local, none nor an IPv4 address";
+	fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at))
+		why = errno == EADDRNOTAVAIL ? "is no address of this machine" : strerror(errno);
+	if (fd >= 0)
+		close(fd);
+	return why;
 }
 
 /* What was asked for must be what the library understands; on return value[PRELOAD] is set. */
@@ -81,11 +94,13 @@ static void check(const struct cli_command *self, const char *value[VARIABLES])
 		exit(CLI_FAILED);
 	}
 	if (value[DEVICES] && lib.devices(value[DEVICES], &wrong))
-		cli_usage(self, "'%.*s' is no device that there can be",
+		cli_usage(self,
+			  "'%.*s' is no device that there can be: NAME=PERSONALITY or "
+			  "NAME=PERSONALITY:PORTS, with a personality that --help lists",
 			  (int)strcspn(wrong, ", \n"), wrong);
-	if (value[NET] && !reaches(value[NET]))
-		cli_usage(self, "--net '%s' is neither local, none nor an IPv4 address",
-			  value[NET]);
+	wrong = value[NET] ? wrong_net(value[NET]) : NULL;
+	if (wrong)
+		cli_usage(self, "--net '%s' %s", value[NET], wrong);
 	if (value[WORLD] && strlen(value[WORLD]) > WORLD_MAX)
 		cli_usage(self, "the world's name has more than %d characters", WORLD_MAX);
 	if (value[FAULTS] && lib.faults(value[FAULTS], &wrong))

@@ -120,7 +120,8 @@ const char *wire_code_text(uint32_t code)
 		[WIRE_READ_FAILED] = "it could not read its file",
 		[WIRE_WRITE_FAILED] = "it could not write its file",
 		[WIRE_DIGEST_DIFFERS] = "what it got has another SHA-256",
-		[WIRE_BAD_MESSAGE] = "it did not understand us",
+		[WIRE_BAD_MESSAGE] =
+			"it did not understand us: it is another command, or another version",
 		[WIRE_NO_RESOURCES] = "it lacks memory or queues",
 		[WIRE_BUSY] = "it is busy with somebody else",
 	};

@@ -97,7 +97,7 @@ kill $server
 wait $server || fail "the server's end on a signal: status $?"
 [ "$(grep -c served "$out/server")" -eq 4 ] && [ ! -s "$out/server.err" ] || fail "the server"
 
-# A plot, by gnuplot; the want of it is said before anything is measured.
+# A plot, by gnuplot; the want of it, or of the place for it, is said before anything is measured.
 start_server
 measures -n 20 -s 64:1k --compare --rounds 1 --plot "$out/it's.svg"
 "$python" -c 'import sys, xml.dom.minidom as m
@@ -107,6 +107,9 @@ rm -f "$out/it's.svg"
 status=0
 (PATH=/nowhere && "$sgpool" perf --plot "$out/plot.svg" 127.0.0.1) >"$out/client" 2>"$out/client.err" || status=$?
 [ $status -eq 1 ] && grep -q gnuplot "$out/client.err" && [ ! -s "$out/client" ] || fail "without gnuplot: status $status"
+status=0
+"$sgpool" perf --plot "$out/no/plot.svg" 127.0.0.1 >"$out/client" 2>"$out/client.err" || status=$?
+[ $status -eq 1 ] && grep -q 'plot.svg: No such file' "$out/client.err" && [ ! -s "$out/client" ] || fail "a plot that can't be written: status $status"
 
 # The server goes on after a client that was killed in the middle of it.
 killed=0

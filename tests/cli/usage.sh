@@ -169,6 +169,8 @@ wrong softverbs --fault 'reg_mr fail EIO' --fault 'reg_mr fail' -- ls
 wrong softverbs --fault 'set soft1 max_mr 1' -- ls
 wrong softverbs --net there -- ls
 wrong softverbs --net 1.2.3 -- ls
+wrong softverbs --net 192.0.2.1 -- ls # of a documentation network
+grep -q 'no address of this machine' "$out/err" || fail 'softverbs --net 192.0.2.1: does not say what is wrong'
 wrong softverbs --world "$(printf %049d 0)" -- ls
 
 run doctor
