@@ -129,18 +129,13 @@ static SGP_HOT void see_to_later(struct sgp_ep *ep)
 	}
 }
 
-/* The long way: any operations, where anything may be out of the ordinary. */
-static __attribute__((noinline, flatten)) int post_any(struct sgp_ep *ep, struct sgp_wr *wr,
-						       struct sgp_wr **bad_wr)
+/* The long way: any operations, where anything may be out of the ordinary. The lock is held, and let go. */
+static __attribute__((noinline, flatten)) int post_locked(struct sgp_ep *ep, struct sgp_wr *wr,
+							  struct sgp_wr **bad_wr)
 {
 	uint32_t posted = 0;
 	int err = 0;
 
-	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
-		return -1;
-	if (!ep || !wr)
-		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
-	sgp_lock(&ep->send.lock);
 	if (post_chain(ep, wr, &posted))
 		err = errno;
 	if (ep->send.unsignalled || ep->nwr)
@@ -161,6 +156,18 @@ static __attribute__((noinline, flatten)) int post_any(struct sgp_ep *ep, struct
 	return -1;
 }
 
+/* The same, where not even the arguments have been looked at. */
+static __attribute__((noinline)) int post_any(struct sgp_ep *ep, struct sgp_wr *wr,
+					      struct sgp_wr **bad_wr)
+{
+	if (!sgp_mode_is_ordinary() && leave_short_way(ep))
+		return -1;
+	if (!ep || !wr)
+		return sgp_fail(EINVAL, "post: an endpoint and an operation are needed");
+	sgp_lock(&ep->send.lock);
+	return post_locked(ep, wr, bad_wr);
+}
+
 /* The device did not take the one request, whose slot is free again. */
 static SGP_COLD int refused(struct sgp_ep *ep, int err)
 {
@@ -177,7 +184,7 @@ static SGP_COLD int refused(struct sgp_ep *ep, int err)
 /* Is one plain operation all that there is to do? */
 static SGP_HOT bool is_plain(struct sgp_ep *ep, struct sgp_wr *wr)
 {
-	return SGP_LIKELY(wr != NULL) && SGP_LIKELY(!wr->next) && sgp_is_plain(ep, wr) &&
+	return SGP_LIKELY(!wr->next) && sgp_is_plain(ep, wr) &&
 	       (wr->flags & SGP_BATCH || SGP_LIKELY(!ep->nwr));
 }
 
@@ -205,19 +212,20 @@ static SGP_HOT int post_plain_locked(struct sgp_ep *ep, struct sgp_wr *wr)
 }
 
 /*
- * A post, if a plain operation is all that it is. Returns 1: it was accepted; 0: it is none, and nothing has
- * changed; -1 with errno.
+ * A post, if a plain operation is all that it is. Returns 1: it was accepted; 0: it is none, nothing has
+ * changed, and the lock is held for post_locked(); -1 with errno.
  *
  * With and without a lock apart: what has to be kept over the calls of a mutex would cost the other.
  */
 static SGP_HOT int try_plain(struct sgp_ep *ep, struct sgp_wr *wr, bool lock)
 {
-	int done = 0;
+	int done;
 
 	if (lock)
 		sgp_lock(&ep->send.lock);
-	if (SGP_LIKELY(is_plain(ep, wr)))
-		done = post_plain_locked(ep, wr) ? -1 : 1;
+	if (!SGP_LIKELY(is_plain(ep, wr)))
+		return 0;
+	done = post_plain_locked(ep, wr) ? -1 : 1;
 	if (lock)
 		sgp_unlock(&ep->send.lock);
 	return done;
@@ -236,14 +244,15 @@ static __attribute__((noinline, flatten)) int try_locked(struct sgp_ep *ep, stru
 
 __attribute__((flatten)) int sgp_post(struct sgp_ep *ep, struct sgp_wr *wr, struct sgp_wr **bad_wr)
 {
-	int done = 0;
+	int done;
 
-	if (may_be_plain(ep))
-		done = ep->send.lock.off ? try_plain(ep, wr, false) : try_locked(ep, wr);
+	if (!may_be_plain(ep) || !SGP_LIKELY(wr != NULL))
+		return post_any(ep, wr, bad_wr);
+	done = ep->send.lock.off ? try_plain(ep, wr, false) : try_locked(ep, wr);
 	if (SGP_LIKELY(done > 0))
 		return 0;
 	if (!done)
-		return post_any(ep, wr, bad_wr);
+		return post_locked(ep, wr, bad_wr);
 	if (bad_wr)
 		*bad_wr = wr;
 	return -1;
@@ -270,6 +279,16 @@ static __attribute__((noinline)) int sendv_any(struct sgp_ep *ep, void *context,
 	return post_any(ep, &wr, NULL);
 }
 
+/* The lock is held, and let go. */
+static __attribute__((noinline)) int sendv_rest(struct sgp_ep *ep, void *context,
+						struct sgp_sgl *sgl, int flags)
+{
+	struct sgp_wr wr;
+
+	fill_send(&wr, context, sgl, flags);
+	return post_locked(ep, &wr, NULL);
+}
+
 static SGP_HOT int sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, int flags,
 			 bool lock)
 {
@@ -280,7 +299,7 @@ static SGP_HOT int sendv(struct sgp_ep *ep, void *context, struct sgp_sgl *sgl, 
 	done = try_plain(ep, &wr, lock);
 	if (SGP_LIKELY(done > 0))
 		return 0;
-	return done ? -1 : sendv_any(ep, context, sgl, flags);
+	return done ? -1 : sendv_rest(ep, context, sgl, flags);
 }
 
 static __attribute__((noinline, flatten)) int sendv_unlocked(struct sgp_ep *ep, void *context,
