@@ -159,14 +159,36 @@ show_target() {
 
 # ------------------------------------------------------------------ the kernel's host
 
+# Is this what soft-iWARP does now and then? Its siw_accept() answers the host first and then sees to
+# it that what comes in is received: what the host sends in between stays in the socket, and the host
+# gives its Connect up after a minute.
+siw_lost_connect() {
+	[[ ${SGP_VM_DEVICES-} == siw* ]] &&
+		dmesg | grep nvme | tail -n 5 | grep -q "Connect command failed, error wo/DNR bit: 881"
+}
+
+# persist COMMAND...: again, where that has been.
+persist() {
+	local turn
+
+	for turn in 1 2 3; do
+		! "$@" || return 0
+		siw_lost_connect || return 1
+		say "soft-iWARP has lost the host's Connect ($turn)"
+		dmesg -C
+	done
+	return 1
+}
+
+nvme_connect() { # ADDR OPTION...
+	timeout 120 nvme connect -t rdma -a "$1" -s "$PORT" -n "$NQN" --hostnqn "$HOST_NQN" \
+		--hostid "$HOST_ID" "${@:2}" >connect.out 2>&1
+}
+
 # connect ADDR [OPTION OF nvme connect]...: sets device, the block device, when it is there.
 connect() {
-	local addr=$1
-
-	shift
 	connected+=("$NQN")
-	timeout 120 nvme connect -t rdma -a "$addr" -s "$PORT" -n "$NQN" --hostnqn "$HOST_NQN" \
-		--hostid "$HOST_ID" "$@" >connect.out 2>&1 || { cat connect.out && return 1; }
+	persist nvme_connect "$@" || { cat connect.out && return 1; }
 	wait_until 120 find_device
 }
 

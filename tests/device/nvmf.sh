@@ -20,7 +20,7 @@ has_line() { # FILE TEXT
 discovers() {
 	local line
 
-	check "nvme discover" discover
+	check "nvme discover" persist discover
 	for line in "trtype: rdma" "subtype: nvme subsystem" "subnqn: $NQN" "traddr: $ADDR" \
 		"trsvcid: $PORT"; do
 		check "nvme discover: $line" has_line discover.out "$line"
