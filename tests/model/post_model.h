@@ -127,6 +127,7 @@ void make_endpoint(struct model_ep *e);
 void start_endpoint(struct model_ep *e); /* from RESET to INIT */
 void connect_endpoints(int pair);
 void take_events(void);
+void pass_time(uint64_t ns);
 
 /* post_ops.c */
 void random_operation(void);

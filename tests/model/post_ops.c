@@ -119,7 +119,7 @@ static void do_sleep(void)
 {
 	if (sgp_cq_arm(w.cq))
 		CHECK(w.faulty);
-	sv_clock_advance(1000u << pick(16));
+	pass_time(1000u << pick(16));
 	take_events();
 }
 

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
 
 #include "../plain.h"
 #include "post_model.h"
@@ -120,6 +121,44 @@ void take_events(void)
 	}
 }
 
+/* ---- time ---- */
+
+/* A timer of the library's runs by the model's clock. How long it has to; 0: it does not. */
+static struct {
+	int fd;
+	uint64_t left;
+} timer;
+
+/* Visible, as the linker wants it where a shared library is instrumented too. */
+#pragma GCC visibility push(default)
+int __real_timerfd_settime(int, int, const struct itimerspec *, struct itimerspec *);
+int __wrap_timerfd_settime(int, int, const struct itimerspec *, struct itimerspec *);
+#pragma GCC visibility pop
+
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *to, struct itimerspec *old)
+{
+	if (flags & TFD_TIMER_ABSTIME) /* the device's, by its own clock */
+		return __real_timerfd_settime(fd, flags, to, old);
+	timer.fd = fd;
+	timer.left = (uint64_t)to->it_value.tv_sec * 1000000000 + (uint64_t)to->it_value.tv_nsec;
+	return 0;
+}
+
+void pass_time(uint64_t ns)
+{
+	const struct itimerspec now = {.it_value.tv_nsec = 1};
+	struct pollfd pfd = {.fd = timer.fd, .events = POLLIN};
+
+	sv_clock_advance(ns);
+	if (timer.left > ns) {
+		timer.left -= ns;
+	} else if (timer.left) {
+		timer.left = 0;
+		CHECK(__real_timerfd_settime(timer.fd, 0, &now, NULL) == 0);
+		CHECK(poll(&pfd, 1, -1) == 1);
+	}
+}
+
 /* ---- eras ---- */
 
 static void add_device(void)
@@ -175,6 +214,7 @@ void era_begin(void)
 	struct sgp_cq_attr cq = {.max_sge = LIST};
 
 	w.faulty = w.removed = w.dead = false;
+	timer.left = 0;
 	w.eps = 1 + (int)pick(EPS);
 	w.depth = 1 + pick(16);
 	w.max_sge = 1 + (int)pick(4);
