@@ -83,6 +83,22 @@ void sgp_who_calls(struct sgp_who *who)
 #endif
 }
 
+void sgp_who_keep(struct sgp_who *to, const struct sgp_who *from)
+{
+	for (int i = 0; i < from->n; i++)
+		__atomic_store_n(&to->frame[i], from->frame[i], __ATOMIC_RELAXED);
+	__atomic_store_n(&to->n, from->n, __ATOMIC_RELEASE);
+}
+
+struct sgp_who sgp_who_kept(const struct sgp_who *from)
+{
+	struct sgp_who who = {.n = __atomic_load_n(&from->n, __ATOMIC_ACQUIRE)};
+
+	for (int i = 0; i < who.n; i++)
+		who.frame[i] = __atomic_load_n(&from->frame[i], __ATOMIC_RELAXED);
+	return who;
+}
+
 static int print_frame(void *frame, char *buf, size_t size)
 {
 	const char *file;
@@ -157,7 +173,8 @@ static void tell(const struct sgp_finding *finding)
 int sgp_found(enum sgp_finding_kind kind, struct sgp_pool *pool, const void *chunk,
 	      const struct sgp_who *got, const struct sgp_who *put, const char *what, ...)
 {
-	static const struct sgp_who nobody;
+	const struct sgp_who taker = got ? sgp_who_kept(got) : (struct sgp_who){.n = 0};
+	const struct sgp_who giver = put ? sgp_who_kept(put) : (struct sgp_who){.n = 0};
 	char text[160], taken[128] = "", given[128] = "", name[112];
 	struct sgp_finding finding;
 	va_list ap;
@@ -165,20 +182,19 @@ int sgp_found(enum sgp_finding_kind kind, struct sgp_pool *pool, const void *chu
 	va_start(ap, what);
 	vsnprintf(text, sizeof text, what, ap);
 	va_end(ap);
-	if (got && got->n)
+	if (taker.n)
 		snprintf(taken, sizeof taken, "; taken by %s",
-			 sgp_who_print(got, name, sizeof name));
-	if (put && put->n)
-		snprintf(given, sizeof given, "; put by %s", sgp_who_print(put, name, sizeof name));
-	got = got ? got : &nobody;
-	put = put ? put : &nobody;
+			 sgp_who_print(&taker, name, sizeof name));
+	if (giver.n)
+		snprintf(given, sizeof given, "; put by %s",
+			 sgp_who_print(&giver, name, sizeof name));
 	sgp_set_error(ESTALE, "chunk %p: %s%s%s", chunk, text, taken, given);
 	finding = (struct sgp_finding){.kind = kind,
 				       .sentence = sgp_errmsg(),
 				       .chunk = chunk,
 				       .pool = pool,
-				       .got = {.address = got->frame, .n = got->n},
-				       .put = {.address = put->frame, .n = put->n}};
+				       .got = {.address = taker.frame, .n = taker.n},
+				       .put = {.address = giver.frame, .n = giver.n}};
 	findings++;
 	if (pool)
 		pool->findings++;

@@ -19,6 +19,13 @@ struct sgp_who {
 /* Fill in who is calling the library now. errno is left alone. */
 void sgp_who_calls(struct sgp_who *who);
 
+/*
+ * One that others may read while it's written: who makes a mistake does not wait for anybody. They find
+ * frames of the one and of the other then, but nothing else.
+ */
+void sgp_who_keep(struct sgp_who *to, const struct sgp_who *from);
+struct sgp_who sgp_who_kept(const struct sgp_who *from);
+
 /* "main+0x12 < ...", "program+0x4711", or "somebody". Returns buf. */
 char *sgp_who_print(const struct sgp_who *who, char *buf, size_t size);
 
@@ -27,7 +34,7 @@ void sgp_finding_aborts(void);
 
 /*
  * Something was found. what: a sentence's beginning ("the chunk was put twice"), printed together with
- * the chunk and with who took and who gave it back, as far as that is known (NULL: not). Returns -1,
+ * the chunk and with who took and who gave it back, both kept ones, as far as that is known (NULL: not). Returns -1,
  * and errno is ESTALE.
  */
 int sgp_found(enum sgp_finding_kind kind, struct sgp_pool *pool, const void *chunk,

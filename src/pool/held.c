@@ -32,11 +32,13 @@ static int tell_held(const struct sgp_class *cls,
 	for (const struct sgp_slab *slab = cls->slabs; slab; slab = slab->next) {
 		for (size_t i = 0; !ret && slab->tracks && i < slab->made; i++) {
 			const struct sgp_track *track = &slab->tracks[i];
-			struct sgp_held held = {
-				.chunk = &slab->chunks[i],
-				.references = slab->chunks[i].refs + 1,
+			const struct sgp_who got = sgp_who_kept(&track->got);
+			struct sgp_chunk *chunk = &slab->chunks[i];
+			const struct sgp_held held = {
+				.chunk = chunk,
+				.references = __atomic_load_n(&chunk->refs, __ATOMIC_RELAXED) + 1,
 				.posted = sgp_flight_any(track),
-				.got = {.address = track->got.frame, .n = track->got.n}};
+				.got = {.address = got.frame, .n = got.n}};
 
 			if (track->state == SGP_TRACK_HELD)
 				ret = told(&held, arg);

@@ -274,8 +274,8 @@ static void got_one(struct sgp_pool *pool, struct sgp_chunk *chunk, const struct
 		struct sgp_track *track = sgp_track_of(chunk);
 
 		verify(chunk);
-		track->got = *who;
-		track->put.n = 0;
+		sgp_who_keep(&track->got, who);
+		sgp_who_keep(&track->put, &(struct sgp_who){.n = 0});
 		chunk->size = slab->cut.size;
 		atomic_store_explicit(&track->state, SGP_TRACK_HELD, memory_order_release);
 	}
@@ -365,7 +365,7 @@ static int look_at(const struct sgp_chunk *chunk, bool put)
 		return 0;
 	if (atomic_load_explicit(&track->state, memory_order_acquire) != SGP_TRACK_HELD)
 		return not_held(chunk, track, put);
-	if (put && chunk->refs == 0 && sgp_flight_any(track))
+	if (put && __atomic_load_n(&chunk->refs, __ATOMIC_RELAXED) == 0 && sgp_flight_any(track))
 		return sgp_found(SGP_FOUND_PUT_TWICE, chunk->owner->pool, chunk, &track->got, NULL,
 				 "put while it is posted: its only reference is the queue's");
 	return 0;
@@ -384,6 +384,7 @@ int sgp_watch_can_put(const struct sgp_chunk *chunk)
 bool sgp_watch_last(const struct sgp_chunk *chunk)
 {
 	struct sgp_track *track;
+	struct sgp_who now;
 
 	if (!(sgp_mode_now() & SGP_MODE_CHECKED) || !sgp_is_slabs(chunk) ||
 	    !is_checked(sgp_slab_of(chunk)))
@@ -393,7 +394,8 @@ bool sgp_watch_last(const struct sgp_chunk *chunk)
 		not_held(chunk, track, true);
 		return false;
 	}
-	sgp_who_calls(&track->put);
+	sgp_who_calls(&now);
+	sgp_who_keep(&track->put, &now);
 	((struct sgp_chunk *)chunk)->size = 0;
 	return true;
 }

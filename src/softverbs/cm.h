@@ -68,6 +68,8 @@ struct sw_id {
 	bool reuse, afonly;
 	bool peer_closed; /* the peer disconnected first */
 	struct sw_cm_dev *dev;
+	/* id.qp as messages find it, under the lock: that one the program sets as it likes. */
+	struct sw_qp *qp;
 	struct sw_id *peer;         /* at the other end */
 	struct sw_cm_wire *wire;    /* ... or the way to it, in another process */
 	struct sw_claim *claim;     /* the port, among processes */

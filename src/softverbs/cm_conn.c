@@ -138,6 +138,7 @@ static int set_param(struct sw_id *id, const struct rdma_conn_param *p, size_t m
 		id->param = (struct rdma_conn_param){.retry_count = 7, .rnr_retry_count = 7};
 	id->param.private_data = NULL;
 	if (id->id.qp) {
+		id->qp = sw_qp(id->id.qp);
 		id->param.qp_num = id->id.qp->qp_num;
 		id->param.srq = id->id.qp->srq != NULL;
 	}

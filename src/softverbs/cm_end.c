@@ -38,10 +38,10 @@ static void iwarp_end(struct sw_id *id)
 	if (id->wire)
 		sw_cm_wire_say(id, SW_CM_DREQ, 0, NULL, 0);
 	/* Their states are set: what the QPs' ends set off finds nothing more to do here. */
-	if (id->id.qp)
-		sw_qp_error(sw_qp(id->id.qp));
-	if (peer && peer->id.qp)
-		sw_qp_error(sw_qp(peer->id.qp));
+	if (id->qp)
+		sw_qp_error(id->qp);
+	if (peer && peer->qp)
+		sw_qp_error(peer->qp);
 }
 
 void sw_cm_qp_ended(struct sw_qp *qp)
@@ -51,24 +51,24 @@ void sw_cm_qp_ended(struct sw_qp *qp)
 	sw_each (l, sw_cm_ids()) {
 		struct sw_id *id = sw_outer(l, struct sw_id, link);
 
-		if (id->id.qp == &qp->ibv.qp_base) {
+		if (id->qp == qp) {
 			iwarp_end(id);
 			return;
 		}
 	}
 }
 
-/*
- * The ids' messages come in at any time, and find no queue pair that has gone. The member is the
- * program's, too: another thread may be setting that of its own id, where this queue pair is not.
- */
-__attribute__((no_sanitize_thread)) void sw_cm_qp_gone(const struct sw_qp *qp)
+/* Neither the id's messages, which come in at any time, nor its calls find a queue pair that has gone. */
+void sw_cm_qp_gone(const struct sw_qp *qp)
 {
 	struct sw_list *l;
 
 	sw_each (l, sw_cm_ids()) {
 		struct sw_id *id = sw_outer(l, struct sw_id, link);
 
+		if (id->qp != qp)
+			continue;
+		id->qp = NULL;
 		if (id->id.qp == &qp->ibv.qp_base)
 			id->id.qp = NULL;
 	}

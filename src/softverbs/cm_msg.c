@@ -16,7 +16,7 @@ uint8_t sw_cm_depth(uint8_t asked, uint8_t offered, int max)
 
 struct sw_qp *sw_cm_qp(const struct sw_id *id)
 {
-	return id->id.qp ? sw_qp(id->id.qp) : sw_qp_find(id->dev->dev, id->param.qp_num);
+	return id->qp ? id->qp : sw_qp_find(id->dev->dev, id->param.qp_num);
 }
 
 /* ---- saying ---- */

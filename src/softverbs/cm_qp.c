@@ -118,8 +118,9 @@ int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *a)
 		goto fail;
 	if (qp->pd)
 		id->pd = qp->pd;
-	sw_lock(); /* messages for the id look at it */
 	id->qp = qp;
+	sw_lock();
+	sw_id(id)->qp = sw_qp(qp);
 	sw_unlock();
 	return 0;
 fail:

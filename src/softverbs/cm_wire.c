@@ -200,8 +200,8 @@ static bool message(struct sw_cm_wire *w)
 		return true;
 	case SW_CM_DREQ:
 		/* What it had sent before has arrived before. */
-		if (id->id.qp)
-			sw_wire_drain(sw_qp(id->id.qp));
+		if (id->qp)
+			sw_wire_drain(id->qp);
 		sw_cm_take_goodbye(id);
 		return true;
 	case SW_CM_DREP:
@@ -225,8 +225,8 @@ static void hung_up(struct sw_cm_wire *w)
 		return;
 	}
 	/* What it had sent before it went has arrived before. */
-	if (id->id.qp)
-		sw_wire_drain(sw_qp(id->id.qp));
+	if (id->qp)
+		sw_wire_drain(id->qp);
 	sw_cm_take_hangup(id);
 }
 
