@@ -301,7 +301,7 @@ static void asked(struct link_rdma_listener *listener, const struct rdma_cm_even
 	const struct rdma_conn_param *param = &event->param.conn;
 
 	event->id->context = NULL;
-	if (mqr_hello_check(param->private_data, param->private_data_len)) {
+	if (!param->private_data || mqr_hello_check(param->private_data, param->private_data_len)) {
 		mqr_refuse(event->id, MQR_REFUSED_WIRE);
 		return;
 	}

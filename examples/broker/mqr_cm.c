@@ -9,8 +9,9 @@
 
 #include "mqr_parts.h"
 
-#define MAGIC   "MQRD"
 #define VERSION 1
+
+static const uint8_t magic[4] = {'M', 'Q', 'R', 'D'};
 
 enum {
 	CQE = 256,         /* of a queue at first; it grows with its connections */
@@ -256,7 +257,7 @@ int mqr_conn_open(struct mqr_conn *c, struct mqr_loop *loop, struct mqr_device *
 static void put_hello(uint8_t bytes[MQR_HELLO], uint8_t refusal)
 {
 	memset(bytes, 0, MQR_HELLO);
-	memcpy(bytes, MAGIC, 4);
+	memcpy(bytes, magic, sizeof magic);
 	bytes[5] = VERSION;
 	bytes[7] = refusal;
 }
@@ -291,7 +292,8 @@ static int read_hello(struct sgp_flow *flow, const void *data, size_t n)
 	const uint8_t *at = data;
 	const uint8_t rest[4] = {0, VERSION, 0, 0};
 
-	if (!data || n < MQR_HELLO || memcmp(at, MAGIC, 4) != 0 || memcmp(at + 4, rest, 4) != 0) {
+	if (!data || n < MQR_HELLO || memcmp(at, magic, sizeof magic) != 0 ||
+	    memcmp(at + 4, rest, 4) != 0) {
 		errno = EPROTO;
 		return -1;
 	}
@@ -329,9 +331,9 @@ const char *mqr_refusal_text(const void *data, size_t n)
 {
 	const uint8_t *at = data;
 
-	if (data && n >= 8 && memcmp(at, MAGIC, 4) == 0 && at[7] == MQR_REFUSED_BUSY)
+	if (data && n >= 8 && memcmp(at, magic, sizeof magic) == 0 && at[7] == MQR_REFUSED_BUSY)
 		return "it has no memory for another connection";
-	if (data && n >= 8 && memcmp(at, MAGIC, 4) == 0 && at[7] == MQR_REFUSED_WIRE)
+	if (data && n >= 8 && memcmp(at, magic, sizeof magic) == 0 && at[7] == MQR_REFUSED_WIRE)
 		return "it speaks another protocol, or another version of it";
 	return "nobody listens there";
 }

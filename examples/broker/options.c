@@ -179,7 +179,7 @@ static void read_one(struct options *o, int opt, const char *name)
 		s->policy = policy(optarg);
 		break;
 	case PATIENCE:
-		s->patience_ms = (int64_t)number(name, optarg, 1, 3600 * 1000);
+		s->patience_ms = (int64_t)number(name, optarg, 1, UINT64_C(3600) * 1000);
 		break;
 	case HELP:
 		fputs(help, stdout);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Chunks that are kept for long, see pins.h. */
+#include <assert.h>
+
 #include "hash.h"
 #include "pins.h"
 
@@ -74,6 +76,7 @@ static void remove_one(struct pins *pins, const struct sgp_chunk *chunk)
 {
 	struct pin **at = find(pins, chunk), *pin = *at;
 
+	assert(pin); /* whatever is removed was added */
 	if (--pin->users)
 		return;
 	*at = pin->next;

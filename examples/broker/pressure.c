@@ -94,7 +94,7 @@ void shard_starved(struct link_host *host)
 {
 	struct shard *shard = host->owner;
 	struct broker *broker = shard->broker;
-	struct shard *most = NULL;
+	unsigned int most = broker->nshards; /* none has more than the one that starves */
 	size_t bytes = small(shard);
 
 	if (loop_now(shard->loop) - shard->relieved_at < RELIEF_MS)
@@ -105,11 +105,11 @@ void shard_starved(struct link_host *host)
 			atomic_load_explicit(&broker->shards[i].largest, memory_order_relaxed);
 
 		if (n >= bytes) {
-			most = &broker->shards[i];
+			most = i;
 			bytes = n;
 		}
 	}
 	for (unsigned int i = 0; i < broker->nshards; i++)
-		if (!most || most == &broker->shards[i])
+		if (most == broker->nshards || most == i)
 			ask(&broker->shards[i]);
 }

@@ -203,7 +203,7 @@ static bool relaxed(const struct session *s)
 static void send_all(struct session *s)
 {
 	for (;;) {
-		uint16_t ids[BATCH];
+		uint16_t ids[BATCH] = {0};
 		struct batch b = {.n = 0};
 		int taken;
 

@@ -94,8 +94,10 @@ void session_unsubscribe(struct session *session, struct mqtt_bytes filter)
 
 void session_unsubscribe_all(struct session *session)
 {
-	while (session->subscriptions)
-		drop(session->subscriptions);
+	for (struct subscription *sub = session->subscriptions, *next; sub; sub = next) {
+		next = sub->next_of_session;
+		drop(sub);
+	}
 }
 
 /* ---- what is retained ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A tree of topics, see topics.h. */
+#include <assert.h>
 #include <string.h>
 
 #include "hash.h"
@@ -192,6 +193,7 @@ struct topic_node *topics_add(struct topics *topics, struct mqtt_bytes name)
 	struct topic_node *node = topics->root;
 	bool last = false;
 
+	assert(node); /* there is one from the beginning */
 	while (!last) {
 		const struct mqtt_bytes level = next_level(&name, &last);
 		struct topic_node *next = child(topics, node, level);

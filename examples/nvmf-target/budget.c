@@ -61,7 +61,7 @@ static int make_pools(struct budget *b, struct ibv_pd *pd, uint64_t bytes, struc
 {
 	const uint64_t control =
 		(uint64_t)b->capsules * (PAGES * BUDGET_INSIDE + HEADERS * 2 * COMMAND) +
-		ADMIN_PAGES * SMALL;
+		(uint64_t)ADMIN_PAGES * SMALL;
 	/* Each size is rounded up to whole pages: a little is left for that. */
 	const uint64_t data = bytes - control - MIB / 4;
 	struct sgp_class_attr capsules[] = {

@@ -64,8 +64,8 @@ static int join_io_locked(const struct common *c, struct queue *q,
 	*where = 0;
 	if (!ctrl || ctrl->discovery)
 		*where = CTRL_AT_CNTLID;
-	else if (strcmp(data->hostnqn, ctrl->hostnqn) ||
-		 memcmp(data->hostid, ctrl->hostid, sizeof ctrl->hostid))
+	else if (strcmp(data->hostnqn, ctrl->hostnqn) != 0 ||
+		 memcmp(data->hostid, ctrl->hostid, sizeof ctrl->hostid) != 0)
 		*where = CTRL_AT_HOSTNQN;
 	else if (!atomic_load(&ctrl->enabled))
 		return NVME_SC_CMD_SEQ_ERROR | NVME_SC_DNR;

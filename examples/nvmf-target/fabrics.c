@@ -45,7 +45,7 @@ static void connect_admin(struct request *r, const struct nvmf_connect_data *dat
 	const bool discovery = !strcmp(data->subsysnqn, DISCOVERY_NQN);
 	struct ctrl *ctrl;
 
-	if (!discovery && strcmp(data->subsysnqn, t->opt->nqn)) {
+	if (!discovery && strcmp(data->subsysnqn, t->opt->nqn) != 0) {
 		refuse(r, CTRL_AT_SUBNQN);
 		return;
 	}
@@ -69,7 +69,7 @@ static void connect_io(struct request *r, const struct nvmf_connect_data *data)
 	uint32_t where;
 	int status;
 
-	if (strcmp(data->subsysnqn, r->queue->target->opt->nqn)) {
+	if (strcmp(data->subsysnqn, r->queue->target->opt->nqn) != 0) {
 		refuse(r, CTRL_AT_SUBNQN);
 		return;
 	}

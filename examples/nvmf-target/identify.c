@@ -63,7 +63,7 @@ static void fill_ctrl(const struct ctrl *ctrl, struct nvme_id_ctrl *id)
 	/* Memory and files are not a device that wears out or gets hot: */
 	id->wctemp = htole16(343);
 	id->cctemp = htole16(353);
-	strcpy(id->subnqn, opt->nqn);
+	snprintf(id->subnqn, sizeof id->subnqn, "%s", opt->nqn);
 }
 
 static void fill_ns(const struct target *t, uint32_t nsid, struct nvme_id_ns *id)

@@ -135,7 +135,7 @@ static bool same(const struct sgp_sgl *a, const struct sgp_sgl *b)
 		const uint32_t n = left_a < left_b ? left_a : left_b;
 
 		if (memcmp((char *)(uintptr_t)a->sge[i].addr + skip_a,
-			   (char *)(uintptr_t)b->sge[j].addr + skip_b, n))
+			   (char *)(uintptr_t)b->sge[j].addr + skip_b, n) != 0)
 			return false;
 		skip_a = n == left_a ? 0 : skip_a + n;
 		skip_b = n == left_b ? 0 : skip_b + n;

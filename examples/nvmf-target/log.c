@@ -89,7 +89,7 @@ static uint32_t fill_discovery(const struct queue *q, struct nvmf_discovery_log 
 	snprintf(port, sizeof port, "%u", q->target->opt->listen.port);
 	wire_text(entry->trsvcid, sizeof entry->trsvcid, port);
 	wire_text(entry->traddr, sizeof entry->traddr, host.text);
-	strcpy(entry->subnqn, q->target->opt->nqn);
+	snprintf(entry->subnqn, sizeof entry->subnqn, "%s", q->target->opt->nqn);
 	entry->tsas.rdma.qptype = NVMF_RDMA_QPTYPE_CONNECTED;
 	entry->tsas.rdma.prtype = provider_of(q->device);
 	entry->tsas.rdma.cms = NVMF_RDMA_CMS_RDMA_CM;

@@ -65,7 +65,7 @@ static int parse_namespace(const char *text, struct options *opt)
 	if (strlen(text) >= sizeof ns->path)
 		return wrong("the path is too long:", text);
 	*ns = (struct ns_option){0};
-	strcpy(ns->path, text);
+	snprintf(ns->path, sizeof ns->path, "%s", text);
 	while ((comma = strrchr(ns->path, ',')) != NULL) {
 		if (!strcmp(comma, ",ro"))
 			ns->read_only = true;

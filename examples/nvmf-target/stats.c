@@ -255,7 +255,7 @@ void stats_write(struct target *t, bool asked)
 {
 	const char *path = t->opt->stats;
 
-	if (path && strcmp(path, "-")) {
+	if (path && strcmp(path, "-") != 0) {
 		replace_file(t, path);
 	} else if (asked) {
 		print(stdout, t);

@@ -90,7 +90,7 @@ static int serve_ping(struct link *l, struct sgp_pool *pool, bool verbose, struc
 	get_advert(l, &source);
 	if (read_source(l, pool, &source, data))
 		return -1;
-	if (verbose)
+	if (verbose && data->num_sge)
 		printf("server ping data: %.*s\n", (int)data->length,
 		       (char *)(uintptr_t)data->sge[0].addr);
 	if (link_send(l, go_on, 0) || link_need(l, IBV_WC_RECV))
@@ -140,7 +140,7 @@ static int ping(struct link *l, const struct options *opt, unsigned long n,
 	if (send_advert(l, source, opt->size) || link_need(l, IBV_WC_RECV) ||
 	    send_advert(l, sink, opt->size) || link_need(l, IBV_WC_RECV))
 		return -1;
-	if (opt->validate && memcmp(sent, back, opt->size))
+	if (opt->validate && memcmp(sent, back, opt->size) != 0)
 		return fail("what came back differs from what was sent");
 	if (opt->verbose)
 		printf("ping data: %.*s\n", (int)opt->size, back);

@@ -304,6 +304,8 @@ static SGP_HOT struct sgp_slot *match_plain(struct sgp_cq *cq, const struct ibv_
 	if (!SGP_LIKELY(wr_id >> 32 == last->place) && !find_neighbour(cq, wr_id, last))
 		return NULL;
 	ep = last->ep;
+	if (!ep)
+		__builtin_unreachable(); /* no wr_id is of the place that stands for none */
 	slot = sgp_side_slot(&ep->send, (uint32_t)wr_id);
 	if (!SGP_LIKELY(raw->status == IBV_WC_SUCCESS) ||
 	    !SGP_LIKELY(atomic_load_explicit(&slot->tag, memory_order_acquire) == wr_id) ||
