@@ -86,6 +86,7 @@ SGP_API uint64_t sv_calls(const char *call);
  *	completion delay 3 every 10        it comes three polls later
  *	completion duplicate at 0          or echo N, swap, status N, opcode N
  *	message kill at 100                a link that breaks: retries exceeded
+ *	message late 20 every 3            a WRITE's bytes come 20 ms after its completion
  *	any down soft0 at 50               the link, at the fifty-first call of all
  *	message remove soft0 at 7          the whole device
  *	seed 42

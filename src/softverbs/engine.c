@@ -148,6 +148,7 @@ void sw_due(void)
 	uint64_t now;
 
 	sw_cm_due();
+	sw_late_due();
 	if (sw_list_empty(&waiting))
 		return;
 	now = sw_now();
@@ -242,10 +243,26 @@ static bool keeps_order(struct sw_qp *qp, uint32_t at, int st)
 	return qp->stalled;
 }
 
+/* A fault strikes the request that is next, once. Returns whether it never arrives. */
+static bool struck(struct sw_qp *qp)
+{
+	struct sw_swqe *w = &qp->swqe[qp->sq.next & qp->sq.mask];
+	struct sw_strike s;
+
+	if (qp->wait || qp->stalled)
+		return false;
+	s = SW_STRIKE(SW_MESSAGE);
+	/* On UC a completion says nothing of the peer anyway. */
+	if (s.action == SW_LATE && w->op == IBV_WR_RDMA_WRITE &&
+	    qp->ibv.qp_base.qp_type == IBV_QPT_RC)
+		w->late = s.arg < UINT32_MAX ? (uint32_t)s.arg : UINT32_MAX;
+	return s.action == SW_KILL;
+}
+
 static void run(struct sw_qp *qp)
 {
 	while (qp->state == IBV_QPS_RTS && qp->sq.next != qp->sq.head) {
-		bool killed = !qp->wait && !qp->stalled && SW_STRIKE(SW_MESSAGE).action == SW_KILL;
+		bool killed = struck(qp);
 		uint32_t at, byte_len = 0;
 		int st;
 

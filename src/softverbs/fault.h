@@ -47,6 +47,7 @@ enum sw_action {
 	SW_STATUS,    /* ... comes with status `arg` */
 	SW_OPCODE,    /* ... comes with opcode `arg` */
 	SW_KILL,      /* a message never arrives, and the sender's retries are over */
+	SW_LATE,      /* a WRITE's last bytes come `arg` ms after its completion */
 	SW_REMOVE,    /* the device `name` goes away */
 	SW_DOWN,      /* all its ports go down */
 	SW_UP,

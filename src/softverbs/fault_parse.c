@@ -10,7 +10,7 @@
  *	ACTION:     fail ERRNO | midway | doorbell ERRNO                      (calls)
  *	         |  drop | delay N | duplicate | echo N | swap | status N | opcode N
  *	                                                              (completions)
- *	         |  kill                                                      (messages)
+ *	         |  kill | late N                                             (messages)
  *	         |  remove DEVICE | down DEVICE | up DEVICE                   (calls, messages)
  *	WHEN:       at N       only number N, counted from 0
  *	         |  every N    the Nth, 2Nth ...
@@ -156,6 +156,7 @@ static bool action(struct cursor *c, struct sw_rule *r)
 		{"status", SW_STATUS, .arg = true, .on = WC},
 		{"opcode", SW_OPCODE, .arg = true, .on = WC},
 		{"kill", SW_KILL, .on = MSG},
+		{"late", SW_LATE, .arg = true, .on = MSG},
 		{"remove", SW_REMOVE, .dev = true, .on = CALL | MSG},
 		{"down", SW_DOWN, .dev = true, .on = CALL | MSG},
 		{"up", SW_UP, .dev = true, .on = CALL | MSG},

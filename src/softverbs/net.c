@@ -156,6 +156,12 @@ void sw_net_watch(void)
 		ring();
 }
 
+void sw_net_alarm(void)
+{
+	if (started)
+		ring();
+}
+
 /* It runs for moments, and those who spin on memory that it writes wait for it: a short slice has it
  * scheduled early, where the kernel knows that (6.12). */
 static void be_quick(void)
@@ -184,13 +190,15 @@ static void *drive(void *arg)
 	sw_lock();
 	for (;;) {
 		bool w = watching;
+		int ms = sw_late_ms();
 
 		sw_unlock();
 		if (w)
-			epoll_wait(watch, &e, 1, -1);
+			epoll_wait(watch, &e, 1, ms);
 		else
 			poll(&p, 1, STAND_BY_MS);
 		sw_lock();
+		sw_late_due();
 		if (read(p.fd, &n, sizeof n) < 0)
 			n = 0; /* nobody rang */
 		watching = armed || polls < BUSY;

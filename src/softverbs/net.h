@@ -77,6 +77,7 @@ enum sw_req_op {
 	SW_REQ_OPS,
 };
 #define SW_REQ_SOLICITED 1u
+#define SW_REQ_LATE      2u /* a WRITE's last bytes come `imm` ms after it: a fault */
 struct sw_req {
 	uint8_t op, flags;
 	uint16_t zero;
@@ -160,6 +161,8 @@ void sw_net_progress(void);
 bool sw_net_idle(void);
 /* Somebody is going to sleep on a completion channel: the thread must watch. */
 void sw_net_watch(void);
+/* Something will be due: the thread looks anew until when it may sleep. */
+void sw_net_alarm(void);
 /* How many connections there are; what listens, and who hasn't said hello, doesn't count. */
 extern unsigned int sw_net_open;
 

@@ -101,14 +101,18 @@ static int do_write(struct sw_qp *qp, uint32_t at, struct sw_qp *peer, const str
 {
 	struct sw_swqe *w = &qp->swqe[at & qp->sq.mask];
 	bool imm = w->op == IBV_WR_RDMA_WRITE_WITH_IMM;
-	struct sw_piece dst = {.n = w->len};
+	struct sw_piece dst[2] = {{.n = w->len}};
 	struct sw_taken t;
 
 	if (imm && !sw_can_take(peer))
 		return unreliable(qp) ? IBV_WC_SUCCESS : no_receive(qp, peer);
-	if (!sw_remote(peer, w->rkey, w->raddr, w->len, IBV_ACCESS_REMOTE_WRITE, &dst.p))
+	if (!sw_remote(peer, w->rkey, w->raddr, w->len, IBV_ACCESS_REMOTE_WRITE, &dst[0].p))
 		return refused(qp, peer, IBV_WC_REM_ACCESS_ERR, w->rkey);
-	sw_copy(&dst, src, nsrc);
+	if (w->late)
+		sw_late_begin(peer, w->rkey, w->raddr, w->len, dst);
+	sw_copy(dst, src, nsrc);
+	if (peer->late)
+		sw_late_wait(peer, w->late);
 	if (imm) {
 		struct ibv_wc wc = {
 			.opcode = IBV_WC_RECV_RDMA_WITH_IMM,
@@ -233,6 +237,10 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 	if (qp->remote)
 		return remote(qp, at, local, n, len);
 	peer = sw_peer(qp);
+	if (peer && peer->late) { /* which may end it */
+		sw_late_place(peer);
+		peer = sw_peer(qp);
+	}
 	if (!peer && unreliable(qp))
 		return IBV_WC_SUCCESS;
 	if (!peer) {

@@ -74,4 +74,25 @@ void sw_receive_failed(struct sw_qp *qp, const struct sw_taken *t, enum ibv_wc_s
 enum ibv_wc_status sw_gather(struct sw_qp *qp, uint32_t at, struct sw_piece *out, uint32_t *n);
 void sw_copy(struct sw_piece *dst, const struct sw_piece *src, uint32_t nsrc);
 
+/* ---- late.c ---- */
+
+/*
+ * A WRITE of len bytes comes to the QP, whose last bytes are to be late; nothing else of that kind is
+ * there. *dst is where it goes, and room for two pieces: what comes is to go into these, so many.
+ */
+uint32_t sw_late_begin(struct sw_qp *qp, uint32_t rkey, uint64_t raddr, uint32_t len,
+		       struct sw_piece *dst);
+/* The same again of one that has begun (qp->late is not NULL). */
+uint32_t sw_late_pieces(const struct sw_qp *qp, struct sw_piece *dst, uint32_t len);
+/* All of it is here: its last bytes wait for so long. */
+void sw_late_wait(struct sw_qp *qp, uint32_t ms);
+/* They go where they belong: behind them comes something; or the QP ends. One that is not all here
+ * is forgotten. */
+void sw_late_place(struct sw_qp *qp);
+void sw_late_end(struct sw_qp *qp);
+/* Those whose time has come. Cheap when there are none. */
+void sw_late_due(void);
+/* Until the next one: ms; -1: none. */
+int sw_late_ms(void);
+
 #endif

@@ -132,6 +132,7 @@ static void enqueue(struct sw_qp *qp, const struct ibv_send_wr *wr, uint64_t len
 	w->imm = wr->imm_data;
 	w->inl = (wr->send_flags & IBV_SEND_INLINE) != 0;
 	w->done = false;
+	w->late = 0;
 	w->srqn = qp->ibv.qp_base.qp_type == IBV_QPT_XRC_SEND ? wr->qp_type.xrc.remote_srqn : 0;
 	if (w->op == IBV_WR_RDMA_READ && qp->dev->p.read_first && w->num_sge > 1)
 		w->num_sge = 1;

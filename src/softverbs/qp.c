@@ -340,6 +340,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 		return EBUSY;
 	}
 	sw_wait_stop(qp);
+	sw_late_end(qp);
 	sw_wire_forget(qp);
 	sw_mw_forget_qp(qp);
 	/* On iWARP the QP is the connection's end of the stream. */
@@ -388,6 +389,7 @@ void sw_qp_error(struct sw_qp *qp)
 	bool was = qp->state == IBV_QPS_ERR;
 
 	sw_wait_stop(qp);
+	sw_late_end(qp);
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_ERR;
 	flush_recv(qp);
 	flush_send(qp);
@@ -404,6 +406,7 @@ void sw_qp_error(struct sw_qp *qp)
 void sw_qp_reset(struct sw_qp *qp)
 {
 	sw_wait_stop(qp);
+	sw_late_end(qp);
 	sw_wire_forget(qp);
 	sw_cq_forget(qp->scq, qp, !qp->dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !qp->dev->p.keep_cqes);

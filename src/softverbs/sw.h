@@ -48,6 +48,8 @@ void sw_unlock(void);
 void sw_sleep(void);
 void sw_wake(void);
 uint64_t sw_now(void);
+/* By itself, that is: sv_clock_advance() has not been called. */
+bool sw_clock_runs(void);
 void sw_count(enum sv_counter what, int by);
 int sw_fail(int err);
 void *sw_null(int err);
@@ -302,6 +304,7 @@ struct sw_swqe {
 	uint32_t imm;  /* or the rkey to invalidate */
 	uint32_t srqn; /* XRC: whose receive it takes */
 	bool inl;
+	uint32_t late; /* ms that a WRITE's last bytes come late: a fault; 0: none */
 	bool done;   /* it is, but one before it isn't */
 	bool summed; /* strict.c */
 	uint64_t sum;
@@ -362,6 +365,7 @@ struct sw_qp {
 	struct ibv_sge *ssge; /* max_sge a slot */
 	uint8_t *inl;         /* max_inline_data a slot */
 	struct sw_rq rq;
+	struct sw_late *late; /* late.c: of a WRITE that came */
 	enum sw_wait wait;
 	uint64_t deadline;
 	struct sw_list waiting; /* on sw_world's list while wait is set */

@@ -174,6 +174,8 @@ static enum sw_io arrived(struct sw_rx *rx)
 	struct ibv_wc wc = {.byte_len = r->len, .src_qp = qp->attr.dest_qp_num};
 	struct sw_taken t;
 
+	if (qp->late)
+		sw_late_wait(qp, r->imm);
 	if (!takes_receive(r))
 		return done(rx);
 	wc.opcode = sends(r) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
@@ -239,6 +241,8 @@ static enum sw_io payload(struct sw_rx *rx)
 		return unreliable(rx) ? lose(rx) : sw_rx_no_access(rx);
 	if (st != IBV_WC_SUCCESS)
 		return bad_receive(rx, st);
+	if (rx->qp->late)
+		n = sw_late_pieces(rx->qp, p, rx->req.len);
 	n = sw_skip(p, n, rx->done);
 	io = sw_in_memory(rx->s.fd, &rx->in, p, n, &k);
 	rx->done += k;
@@ -264,13 +268,20 @@ static enum sw_io begin(struct sw_rx *rx)
 		rx->state = SW_RX_STALLED;
 		return SW_IO_AGAIN;
 	}
+	if (r->flags & SW_REQ_LATE) {
+		struct sw_piece p[2];
+
+		sw_late_begin(qp, r->rkey, r->raddr, r->len, p);
+	}
 	rx->state = SW_RX_PAYLOAD;
 	return payload(rx);
 }
 
 static bool sane(const struct sw_rx *rx, const struct sw_req *r)
 {
-	if (!r->op || r->op >= SW_REQ_OPS || r->zero || r->flags & ~SW_REQ_SOLICITED)
+	if (!r->op || r->op >= SW_REQ_OPS || r->zero ||
+	    r->flags & ~(SW_REQ_SOLICITED | SW_REQ_LATE) ||
+	    (r->flags & SW_REQ_LATE && r->op != SW_REQ_WRITE))
 		return false;
 	if (r->op == SW_REQ_BYE)
 		return true;
@@ -298,6 +309,11 @@ static enum sw_io request(struct sw_rx *rx)
 	if (!sane(rx, r))
 		return wrong(rx);
 	rx->begun = true;
+	if (qp->late) { /* which may end it */
+		sw_late_place(qp);
+		if (rx->qp != qp)
+			return SW_IO_AGAIN;
+	}
 	if (r->op == SW_REQ_BYE) {
 		sw_rx_drop(rx);
 		return SW_IO_END;

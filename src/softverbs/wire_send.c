@@ -241,10 +241,11 @@ int sw_wire_send(struct sw_qp *qp, uint32_t at, const struct sw_piece *local, ui
 	w->len = (uint32_t)len;
 	tx->req = (struct sw_req){
 		.op = (uint8_t)req_op(w->op),
-		.flags = w->flags & IBV_SEND_SOLICITED ? SW_REQ_SOLICITED : 0,
+		.flags = (uint8_t)((w->flags & IBV_SEND_SOLICITED ? SW_REQ_SOLICITED : 0) |
+				   (w->late ? SW_REQ_LATE : 0)),
 		.seq = at,
 		.len = w->len,
-		.imm = w->imm,
+		.imm = w->late ? w->late : w->imm,
 		.rkey = w->rkey,
 		.srqn = w->srqn,
 		.raddr = w->raddr,

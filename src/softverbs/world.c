@@ -43,6 +43,11 @@ uint64_t sw_now(void)
 	return manual ? manual : system_now();
 }
 
+bool sw_clock_runs(void)
+{
+	return !manual;
+}
+
 void sv_clock_advance(uint64_t ns)
 {
 	sw_lock();

@@ -202,7 +202,7 @@ static void open_all(uint64_t round)
 	if (rnd(2))
 		sv_faults("any fail ENOMEM chance 0.01; completion drop chance 0.01;"
 			  "completion delay 3 chance 0.02; completion swap chance 0.02;"
-			  "completion duplicate chance 0.01; message kill chance 0.002;"
+			  "completion duplicate chance 0.01; message kill chance 0.002; message late 1 chance 0.02;"
 			  "post_send midway chance 0.01; post_send doorbell EIO chance 0.01",
 			  NULL);
 	sv_strict((int)rnd(2));

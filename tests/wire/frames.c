@@ -173,6 +173,8 @@ void fuzz_request(int fd, const struct fuzz_target *t, uint32_t *seq)
 	} else if (fuzz_chance(70)) {
 		r.raddr = t->addr; /* so that it fits */
 	}
+	if (r.op == SW_REQ_WRITE && fuzz_chance(30))
+		r.flags |= SW_REQ_LATE;
 	if (fuzz_chance(5))
 		r.seq = fuzz_edge();
 	fuzz_mutate(&r, sizeof r);
