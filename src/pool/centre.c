@@ -135,8 +135,13 @@ void sgp_centre_take_locked(struct sgp_class *cls, struct sgp_chunk *chunks[], s
 
 void sgp_centre_give_locked(struct sgp_class *cls, struct sgp_chunk *const chunks[], size_t n)
 {
-	size_t nfree = get(&cls->nfree);
+	size_t nfree = get(&cls->nfree), room = get(&cls->made) - nfree;
 
+	/* Nothing is written past the stack, whatever a program does. Its end tells (pool.c). */
+	if (!SGP_LIKELY(n <= room)) {
+		cls->overput += n - room;
+		n = room;
+	}
 	if (cls->pool->watch & SGP_WATCH_CHECK) {
 		/* To the bottom: used again as late as possible, so that a stray write shows. */
 		memmove(cls->free + n, cls->free, nfree * sizeof chunks[0]);

@@ -58,6 +58,7 @@ struct sgp_class {
 	_Atomic size_t cap;     /* at most so many may be out of the centre */
 	_Atomic size_t reserve; /* so many only SGP_GET_RESERVED may have */
 	size_t reserved_out;    /* chunks that were got so, and are marked */
+	size_t overput;         /* that came back when all were there: put more often than got */
 	bool pressure;          /* chunks are short: caches stay closed, puts go to the centre */
 	bool unsettled;         /* a cache that was to be emptied had its owner inside */
 	size_t lowest;          /* nfree at its lowest, since the helper looked */

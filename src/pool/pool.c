@@ -274,7 +274,7 @@ static size_t in_use(struct sgp_class *cls, bool *waited_for)
 
 	pthread_mutex_lock(&cls->lock);
 	sgp_reclaim_locked(cls);
-	n = cls->made - cls->nfree;
+	n = cls->made - cls->nfree - cls->overput;
 	*waited_for = sgp_waited_for_locked(cls, 0);
 	pthread_mutex_unlock(&cls->lock);
 	return n;
@@ -294,7 +294,7 @@ static int fail_held(struct sgp_pool *pool, uint32_t i, size_t n)
 			EBUSY,
 			"%zu more puts than gets of chunks of %u bytes: some were put twice "
 			"(SGP_CHECK=abort tells which)",
-			cls->nfree - cls->made, cls->cut.size);
+			(size_t)0 - n, cls->cut.size);
 	while (++i < pool->nclasses) {
 		size_t out = in_use(&pool->classes[i], &waited_for);
 
