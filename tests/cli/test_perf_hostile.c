@@ -242,6 +242,26 @@ static void hostile_say(struct hostile *h, enum perf_say say, uint64_t count)
 	ck_assert_int_eq(perf_session_say(&h->session, &m), 0);
 }
 
+/* A server, and a connection to it. Returns the port. */
+static uint16_t hostile_begin(struct hostile *h, struct perf_end *server)
+{
+	uint16_t port;
+
+	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
+	port = perf_start_server(server, 0);
+	hostile_connect(h, port);
+	return port;
+}
+
+/* What the server says of it. */
+static void hostile_heard(const struct perf_end *server, const char *what)
+{
+	char line[1024];
+
+	ck_assert(perf_read_line(server, line, sizeof line));
+	ck_assert_msg(strstr(line, what) != NULL, "%s instead of %s", line, what);
+}
+
 static void no_flow(uint8_t *bytes)
 {
 	memset(bytes + PERF_HELLO_FLOW, 0, SGP_FLOW_HELLO);
@@ -284,16 +304,12 @@ START_TEST(hostile_hello)
 {
 	struct hostile h;
 	struct perf_end s;
-	char line[1024];
 	uint16_t port;
 
-	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
-	port = perf_start_server(&s, 0);
-	hostile_connect(&h, port);
+	port = hostile_begin(&h, &s);
 	if (hostile_test(&h, port, &hellos[_i].p, 1, hellos[_i].twist))
 		hostile_run(&h, 0);
-	ck_assert(perf_read_line(&s, line, sizeof line));
-	ck_assert_msg(strstr(line, hellos[_i].why) != NULL, "%s", line);
+	hostile_heard(&s, hellos[_i].why);
 	hostile_end(&h);
 	ck_assert_int_eq(perf_finish(&s), CLI_FAILED);
 }
@@ -307,18 +323,14 @@ START_TEST(another_length)
 	struct perf_test *t;
 	struct hostile h;
 	struct perf_end s;
-	char line[1024];
 	uint16_t port;
 
-	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
-	port = perf_start_server(&s, 0);
-	hostile_connect(&h, port);
+	port = hostile_begin(&h, &s);
 	t = hostile_test(&h, port, &p, 1, NULL);
 	ck_assert_ptr_nonnull(t);
 	hostile_run(&h, 0);
 	perf_send_bytes(&t->link[0], 32);
-	ck_assert(perf_read_line(&s, line, sizeof line));
-	ck_assert_msg(strstr(line, "a message of another length") != NULL, "%s", line);
+	hostile_heard(&s, "a message of another length");
 	hostile_end(&h);
 	ck_assert_int_eq(perf_finish(&s), CLI_FAILED);
 }
@@ -332,12 +344,9 @@ START_TEST(too_few)
 	struct perf_test *t;
 	struct hostile h;
 	struct perf_end s;
-	char line[1024];
 	uint16_t port;
 
-	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
-	port = perf_start_server(&s, 0);
-	hostile_connect(&h, port);
+	port = hostile_begin(&h, &s);
 	t = hostile_test(&h, port, &p, 1, NULL);
 	ck_assert_ptr_nonnull(t);
 	hostile_run(&h, 8);
@@ -345,8 +354,7 @@ START_TEST(too_few)
 	while (!perf_test_sent(t))
 		ck_assert_int_eq(perf_session_turn(&h.session, 10), 0);
 	hostile_say(&h, PERF_END, 3);
-	ck_assert(perf_read_line(&s, line, sizeof line));
-	ck_assert_msg(strstr(line, "more messages came than it says it sent") != NULL, "%s", line);
+	hostile_heard(&s, "more messages came than it says it sent");
 	hostile_end(&h);
 	ck_assert_int_eq(perf_finish(&s), CLI_FAILED);
 }
@@ -357,12 +365,9 @@ START_TEST(leaving)
 {
 	struct hostile h;
 	struct perf_end s;
-	char line[1024];
 	uint16_t port;
 
-	ck_assert_int_eq(sv_device_add("dev0", "soft", 1), 0);
-	port = perf_start_server(&s, 0);
-	hostile_connect(&h, port);
+	port = hostile_begin(&h, &s);
 	if (_i > 0)
 		ck_assert_ptr_nonnull(hostile_test(&h, port, &sane, _i > 1, NULL));
 	if (_i > 2)
@@ -370,8 +375,7 @@ START_TEST(leaving)
 	if (_i > 3)
 		hostile_say(&h, PERF_END, 100);
 	hostile_end(&h);
-	ck_assert(perf_read_line(&s, line, sizeof line));
-	ck_assert_msg(strstr(line, "\"event\": \"failed\"") != NULL, "%s", line);
+	hostile_heard(&s, "\"event\": \"failed\"");
 	ck_assert_int_eq(perf_finish(&s), CLI_FAILED);
 }
 END_TEST
@@ -421,7 +425,6 @@ START_TEST(idleness)
 {
 	struct perf_end s[IDLE];
 	struct hostile h[IDLE];
-	char line[1024];
 	uint16_t port;
 	int alive;
 
@@ -442,8 +445,7 @@ START_TEST(idleness)
 			alive += !idle[i].silent && !perf_session_turn(&h[i].session, 10);
 	} while (alive);
 	for (int i = 0; i < IDLE; i++) {
-		ck_assert(perf_read_line(&s[i], line, sizeof line));
-		ck_assert_msg(strstr(line, idle[i].why) != NULL, "%d: %s", i, line);
+		hostile_heard(&s[i], idle[i].why);
 		hostile_end(&h[i]);
 		ck_assert_int_eq(perf_finish(&s[i]), CLI_FAILED);
 	}
