@@ -264,20 +264,24 @@ free_pool:
 	return NULL;
 }
 
-/*
- * Chunks that are not in the centre once the caches are empty, and whether somebody waits. More than
- * were made: it wraps, because more came back than went out.
- */
-static size_t in_use(struct sgp_class *cls, bool *waited_for)
+/* Why a class can't end once the caches are empty. */
+struct use {
+	size_t held;     /* chunks that are not in the centre */
+	size_t overput;  /* that came back more often than they went out */
+	bool waited_for; /* somebody waits for one */
+};
+
+static struct use use_of(struct sgp_class *cls)
 {
-	size_t n;
+	struct use use;
 
 	pthread_mutex_lock(&cls->lock);
 	sgp_reclaim_locked(cls);
-	n = cls->made - cls->nfree - cls->overput;
-	*waited_for = sgp_waited_for_locked(cls, 0);
+	use = (struct use){.held = cls->made - cls->nfree,
+			   .overput = cls->overput,
+			   .waited_for = sgp_waited_for_locked(cls, 0)};
 	pthread_mutex_unlock(&cls->lock);
-	return n;
+	return use;
 }
 
 /* Chunks of class i are out, and maybe of those behind it. */
@@ -287,19 +291,9 @@ static int fail_held(struct sgp_pool *pool, uint32_t i, size_t n)
 	char taken[400], more[48] = "";
 	size_t others = 0;
 	const char *who;
-	bool waited_for;
 
-	if (n > cls->made)
-		return sgp_fail(
-			EBUSY,
-			"%zu more puts than gets of chunks of %u bytes: some were put twice "
-			"(SGP_CHECK=abort tells which)",
-			(size_t)0 - n, cls->cut.size);
-	while (++i < pool->nclasses) {
-		size_t out = in_use(&pool->classes[i], &waited_for);
-
-		others += out <= pool->classes[i].made ? out : 0;
-	}
+	while (++i < pool->nclasses)
+		others += use_of(&pool->classes[i]).held;
 	if (others)
 		snprintf(more, sizeof more, "; and %zu of other sizes", others);
 	who = sgp_watch_holders(cls, taken, sizeof taken);
@@ -312,7 +306,6 @@ static int fail_held(struct sgp_pool *pool, uint32_t i, size_t n)
 /* Nothing may be out. Then the class's chunks are nobody's any more: they are about to go. */
 static int retire_classes(struct sgp_pool *pool)
 {
-	bool waited_for;
 	uint32_t i;
 
 	if (pool->imports.first)
@@ -320,11 +313,17 @@ static int retire_classes(struct sgp_pool *pool)
 	if (pool->extents)
 		return sgp_fail(EBUSY, "a heap still has memory of the pool");
 	for (i = 0; i < pool->nclasses; i++) {
-		size_t n = in_use(&pool->classes[i], &waited_for);
+		const struct use use = use_of(&pool->classes[i]);
 
-		if (n)
-			return fail_held(pool, i, n);
-		if (waited_for)
+		if (use.held)
+			return fail_held(pool, i, use.held);
+		if (use.overput)
+			return sgp_fail(
+				EBUSY,
+				"%zu more puts than gets of chunks of %u bytes: some were put "
+				"twice (SGP_CHECK=abort tells which)",
+				use.overput, pool->classes[i].cut.size);
+		if (use.waited_for)
 			return sgp_fail(EBUSY, "somebody waits for chunks of %u bytes",
 					pool->classes[i].cut.size);
 	}

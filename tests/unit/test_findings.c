@@ -156,6 +156,14 @@ START_TEST(test_second_puts_are_told_at_the_end)
 	ck_assert_int_eq(errno, EBUSY);
 	ck_assert_ptr_nonnull(
 		strstr(sgp_errmsg(), "10000 more puts than gets of chunks of 4096 bytes"));
+
+	/* They are no reason to let go of what is held. */
+	chunk = sgp_pool_get(pool, 4096, 0);
+	ck_assert_ptr_nonnull(chunk);
+	ck_assert_int_eq(sgp_pool_destroy(pool), -1);
+	ck_assert_int_eq(errno, EBUSY);
+	ck_assert_ptr_nonnull(strstr(sgp_errmsg(), "1 chunk of 4096 bytes is still held"));
+	sgp_chunk_put(chunk);
 }
 END_TEST
 
