@@ -277,7 +277,12 @@ static int make_long_if_fixed(struct sgp_cq *cq, struct ibv_context *verbs,
 		whole.cqe = attr->cqe_fixed;
 	if (make(cq, verbs, attr))
 		return -1;
-	if (cq->cq->cqe >= whole.cqe || !ibv_resize_cq(cq->cq, cq->cq->cqe + 1) || end(cq))
+	if (cq->cq->cqe >= whole.cqe)
+		return 0;
+	errno = 0;
+	err = sgp_provider_errno(ibv_resize_cq(cq->cq, cq->cq->cqe + 1));
+	/* Any other error is one of now: the queue may grow when it needs to. */
+	if ((err != EOPNOTSUPP && err != ENOSYS) || end(cq))
 		return 0;
 	return make(cq, verbs, &whole);
 }
