@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The plot of sgpool perf: gnuplot draws it, if there is one. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/perf_report.h"
 
 const char *perf_plot_impossible(const char *file)
 {
-	FILE *f;
+	int fd;
 
 	if (system("command -v gnuplot >/dev/null 2>&1") != 0)
 		return "it needs gnuplot; install it (package gnuplot-nox)";
 	/* Where gnuplot can't open it, it draws to the standard output. */
-	f = fopen(file, "ae");
-	return f && !fclose(f) ? NULL : strerror(errno);
+	fd = open(file, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
+	return fd >= 0 && !close(fd) ? NULL : strerror(errno);
 }
 
 /* A string of gnuplot's: in single quotes, where one is two. */
