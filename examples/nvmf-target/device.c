@@ -92,9 +92,12 @@ static int make_shared(struct device *dev, const struct ibv_device_attr *attr)
 
 static int make_queues(struct device *dev, const struct ibv_device_attr *attr)
 {
+	const uint32_t capsules = dev->target->budget.capsules;
 	const struct sgp_cq_attr cq = {
 		/* It grows with the queue pairs, where the device can do that. */
-		.cqe = (int)lesser(4 * dev->target->budget.capsules, (uint32_t)attr->max_cqe),
+		.cqe = (int)lesser(4 * capsules, (uint32_t)attr->max_cqe),
+		/* With queues of 2 each, which take the most entries: see queue_life.c. */
+		.cqe_fixed = (int)(11 * capsules),
 	};
 
 	dev->cq = sgp_cq_create(dev->verbs, &cq);

@@ -438,6 +438,9 @@ START_TEST(idleness)
 			hostile_run(&h[i], 0);
 		if (idle[i].ends)
 			hostile_say(&h[i], PERF_END, 100);
+		for (int k = 0; k < i; k++) /* nor are they silent meanwhile */
+			if (!idle[k].silent)
+				perf_session_turn(&h[k].session, 0);
 	}
 	do { /* they give signs of life */
 		alive = 0;

@@ -159,23 +159,23 @@ show_target() {
 
 # ------------------------------------------------------------------ the kernel's host
 
-# Is this what soft-iWARP does now and then? Its siw_accept() answers the host first and then sees to
+# Is this what soft-iWARP does now and then, and did it since line LINE of the kernel's log? Its siw_accept() answers the host first and then sees to
 # it that what comes in is received: what the host sends in between stays in the socket, and the host
 # gives its Connect up after a minute.
-siw_lost_connect() {
+siw_lost_connect() { # LINE
 	[[ ${SGP_VM_DEVICES-} == siw* ]] &&
-		dmesg | grep nvme | tail -n 5 | grep -q "Connect command failed, error wo/DNR bit: 881"
+		dmesg | tail -n +"$1" | grep nvme | grep -q "Connect command failed, error wo/DNR bit: 881"
 }
 
 # persist COMMAND...: again, where that has been.
 persist() {
-	local turn
+	local turn line
 
 	for turn in 1 2 3; do
+		line=$(($(dmesg | wc -l) + 1))
 		! "$@" || return 0
-		siw_lost_connect || return 1
+		siw_lost_connect "$line" || return 1
 		say "soft-iWARP has lost the host's Connect ($turn)"
-		dmesg -C
 	done
 	return 1
 }
