@@ -276,9 +276,11 @@ static void run(struct sw_qp *qp)
 		at = qp->sq.next++;
 		if (!qp->remote)
 			qp->sq.una = qp->sq.next; /* it ends here, whatever ends with it */
+		qp->stepping = !qp->remote;
 		st = killed                            ? IBV_WC_RETRY_EXC_ERR
 		     : qp->swqe[at & qp->sq.mask].done ? IBV_WC_SUCCESS
 						       : step(qp, at, &byte_len);
+		qp->stepping = false;
 
 		if (st == SW_SENT) {
 			qp->stalled = false;
@@ -300,7 +302,8 @@ static void run(struct sw_qp *qp)
 			sw_wait_stop(qp);
 		qp->stalled = false;
 		sw_complete_send(qp, at, (enum ibv_wc_status)st, byte_len);
-		if (st != IBV_WC_SUCCESS || qp->broken)
+		/* Or the step itself has ended it, and left the rest to be flushed here. */
+		if (st != IBV_WC_SUCCESS || qp->broken || qp->state == IBV_QPS_ERR)
 			sw_qp_error(qp);
 	}
 }

@@ -6,19 +6,25 @@
  *
  *	- before anything that its peer sends behind them is looked at, so that nothing overtakes them,
  *	- when their time has come, for whoever polls or waits, or for the thread of net.c,
- *	- or when the queue pair ends, as what TCP had taken still arrives.
+ *	- or when either queue pair ends, as what TCP had taken still arrives. (Of a writer in another
+ *	  process nothing more is heard then, or what it sends last: that is the first case.)
  *
- * Keys are looked at when the WRITE arrives, by the callers, and here anew. All under sw_lock.
+ * Keys are looked at when the WRITE arrives, by the callers, and here anew. A forked child drops what
+ * it has of its parent's. All under sw_lock.
  */
+#include <unistd.h>
+
 #include "softverbs/net.h"
 
 #define LATE_BYTES (64u << 10) /* the last ones of a WRITE: a peer can't have more kept */
+#define LONGEST_MS 60000       /* of a sleep; who wakes early sleeps again */
 
 struct sw_late {
 	struct sw_list link; /* on `late`, once all is here */
 	struct sw_qp *qp;
 	uint64_t raddr, when;
 	uint32_t rkey, n;
+	pid_t pid; /* whose memory it is for: MADV_DONTFORK leaves a child without */
 	uint8_t bytes[];
 };
 
@@ -33,7 +39,8 @@ uint32_t sw_late_begin(struct sw_qp *qp, uint32_t rkey, uint64_t raddr, uint32_t
 	dst[0].n = len;
 	if (!l)
 		return len != 0; /* without memory it is in time */
-	*l = (struct sw_late){.qp = qp, .raddr = raddr + (len - n), .rkey = rkey, .n = n};
+	*l = (struct sw_late){
+		.qp = qp, .raddr = raddr + (len - n), .rkey = rkey, .n = n, .pid = getpid()};
 	sw_list_init(&l->link);
 	qp->late = l;
 	return sw_late_pieces(qp, dst, len);
@@ -63,7 +70,7 @@ void sw_late_wait(struct sw_qp *qp, uint32_t ms)
 static bool place(struct sw_qp *qp)
 {
 	struct sw_late *l = qp->late;
-	bool whole = !sw_list_empty(&l->link), may = true;
+	bool whole = !sw_list_empty(&l->link) && l->pid == getpid(), may = true;
 	uint8_t *to;
 
 	qp->late = NULL;
@@ -76,14 +83,23 @@ static bool place(struct sw_qp *qp)
 	return may;
 }
 
-void sw_late_place(struct sw_qp *qp)
+bool sw_late_place(struct sw_qp *qp)
 {
 	const uint32_t rkey = qp->late ? qp->late->rkey : 0;
 
 	if (!qp->late || place(qp))
-		return;
+		return true;
 	sw_refusal(qp, IBV_WC_REM_ACCESS_ERR, rkey);
 	sw_qp_error(qp);
+	return false;
+}
+
+void sw_late_sent(const struct sw_qp *qp)
+{
+	struct sw_qp *peer = sw_peer(qp);
+
+	if (peer)
+		sw_late_place(peer);
 }
 
 void sw_late_end(struct sw_qp *qp)
@@ -119,10 +135,11 @@ void sw_late_due(void)
 int sw_late_ms(void)
 {
 	const struct sw_late *l = sw_clock_runs() ? first() : NULL;
-	uint64_t now;
+	uint64_t now, ms;
 
 	if (!l)
 		return -1;
 	now = sw_now();
-	return l->when <= now ? 0 : (int)((l->when - now) / 1000000) + 1;
+	ms = l->when <= now ? 0 : (l->when - now) / 1000000 + 1;
+	return ms < LONGEST_MS ? (int)ms : LONGEST_MS; /* a peer may say more than an int holds */
 }

@@ -237,10 +237,8 @@ int sw_op(struct sw_qp *qp, uint32_t at, uint32_t *byte_len)
 	if (qp->remote)
 		return remote(qp, at, local, n, len);
 	peer = sw_peer(qp);
-	if (peer && peer->late) { /* which may end it */
-		sw_late_place(peer);
-		peer = sw_peer(qp);
-	}
+	if (peer && !sw_late_place(peer))
+		return ended(qp, peer, IBV_WC_REM_ACCESS_ERR);
 	if (!peer && unreliable(qp))
 		return IBV_WC_SUCCESS;
 	if (!peer) {

@@ -87,12 +87,14 @@ uint32_t sw_late_pieces(const struct sw_qp *qp, struct sw_piece *dst, uint32_t l
 /* All of it is here: its last bytes wait for so long. */
 void sw_late_wait(struct sw_qp *qp, uint32_t ms);
 /* They go where they belong: behind them comes something; or the QP ends. One that is not all here
- * is forgotten. */
-void sw_late_place(struct sw_qp *qp);
+ * is forgotten. False: they were refused, which has ended the QP. */
+bool sw_late_place(struct sw_qp *qp);
 void sw_late_end(struct sw_qp *qp);
+/* The writer ends: those that its peer in this process has of it. */
+void sw_late_sent(const struct sw_qp *qp);
 /* Those whose time has come. Cheap when there are none. */
 void sw_late_due(void);
-/* Until the next one: ms; -1: none. */
+/* Until the next one, or less: ms; -1: none. */
 int sw_late_ms(void);
 
 #endif

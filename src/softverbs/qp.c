@@ -341,6 +341,7 @@ int ibv_destroy_qp(struct ibv_qp *ibv)
 	}
 	sw_wait_stop(qp);
 	sw_late_end(qp);
+	sw_late_sent(qp);
 	sw_wire_forget(qp);
 	sw_mw_forget_qp(qp);
 	/* On iWARP the QP is the connection's end of the stream. */
@@ -392,7 +393,8 @@ void sw_qp_error(struct sw_qp *qp)
 	sw_late_end(qp);
 	qp->state = qp->ibv.qp_base.state = IBV_QPS_ERR;
 	flush_recv(qp);
-	flush_send(qp);
+	if (!qp->stepping)
+		flush_send(qp);
 	sw_wire_state(qp);
 	/* On iWARP the QP and its connection end together. */
 	if (!was && qp->dev->p.transport == IBV_TRANSPORT_IWARP)
@@ -400,6 +402,7 @@ void sw_qp_error(struct sw_qp *qp)
 	/* Law 2.9: nothing of the SRQ will be consumed by this QP any more. */
 	if (!was && qp->srq && !qp->xrcd && !qp->dev->p.no_last_wqe)
 		sw_async_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+	sw_late_sent(qp);
 }
 
 /* Law 2.7: work is dropped without a completion, and what was completed is gone from the CQ. */
@@ -407,6 +410,7 @@ void sw_qp_reset(struct sw_qp *qp)
 {
 	sw_wait_stop(qp);
 	sw_late_end(qp);
+	sw_late_sent(qp);
 	sw_wire_forget(qp);
 	sw_cq_forget(qp->scq, qp, !qp->dev->p.keep_cqes);
 	sw_cq_forget(qp->rcq, qp, !qp->dev->p.keep_cqes);

@@ -357,6 +357,7 @@ struct sw_qp {
 	struct sw_device *dest; /* where attr.dest_qp_num lives, from RTR on */
 	bool remote;            /* ... in another process */
 	bool stalled;           /* the next request has to wait for those under way */
+	bool stepping;          /* one is being done; if that ends the QP, engine.c flushes after it */
 	struct sw_tx *tx;       /* wire_send.c: requests to there */
 	struct sw_rx *rx;       /* wire_recv.c: requests from there */
 	struct sw_list busy;    /* wire_ud.c: waits for room in a socket */

@@ -5,6 +5,7 @@
  * tests', but where another thread has to see to it.
  */
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../suite.h"
@@ -187,16 +188,20 @@ START_TEST(test_write)
 }
 END_TEST
 
-/* What TCP has taken arrives also when a queue pair ends: the writer's, or the other one. */
+/* What TCP has taken arrives also when a queue pair ends, the writer's or the other one, whichever way;
+ * before its time. */
 START_TEST(test_end)
 {
+	struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
 	struct rdma_cm_id *id;
 
 	open_both(_i % 2);
-	id = _i / 2 ? b : a;
+	id = _i / 2 % 2 ? b : a;
 	write_late('1', LEN);
-	rdma_destroy_qp(id);
-	pass(LATE_MS);
+	if (_i / 4)
+		ck_assert_int_eq(ibv_modify_qp(id->qp, &error, IBV_QP_STATE), 0);
+	else
+		rdma_destroy_qp(id);
 	ck_assert(all('1', 0, LEN));
 	close_both();
 }
@@ -216,6 +221,69 @@ START_TEST(test_no_memory)
 	ck_assert(all(0, 0, LEN));
 	ck_assert_int_eq(ibv_query_qp(b->qp, &attr, IBV_QP_STATE, &init), 0);
 	ck_assert_int_eq(attr.qp_state, IBV_QPS_ERR);
+	close_both();
+}
+END_TEST
+
+/* The same is found by a WRITE that others stand behind, or by the first one (with no late one before it):
+ * each completes once, in order, and at once. */
+START_TEST(test_refused)
+{
+	struct ibv_sge s;
+	struct ibv_send_wr *bad, wr[3];
+	struct ibv_wc wc[4];
+	uint32_t rkey;
+
+	open_both(_i % 2);
+	s = (struct ibv_sge){(uintptr_t)from, 100, ma->lkey};
+	rkey = mb->rkey;
+	if (_i / 2)
+		write_late('1', 100);
+	ck_assert_int_eq(ibv_dereg_mr(mb), 0);
+	mb = NULL;
+	for (int i = 0; i < 3; i++)
+		wr[i] = (struct ibv_send_wr){.wr_id = 10 + (uint64_t)i,
+					     .next = i < 2 ? &wr[i + 1] : NULL,
+					     .sg_list = &s,
+					     .num_sge = 1,
+					     .opcode = IBV_WR_RDMA_WRITE,
+					     .send_flags = IBV_SEND_SIGNALED,
+					     .wr.rdma = {(uintptr_t)to, rkey}};
+	ck_assert_int_eq(ibv_post_send(a->qp, wr, &bad), 0);
+	ck_assert_int_eq(ibv_poll_cq(a->send_cq, 4, wc), 3);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_uint_eq(wc[i].wr_id, 10 + (uint64_t)i);
+		ck_assert_int_eq(wc[i].status, i        ? IBV_WC_WR_FLUSH_ERR
+					       : _i % 2 ? IBV_WC_SUCCESS /* TCP had taken it */
+							: IBV_WC_REM_ACCESS_ERR);
+	}
+	pass(60000);
+	ck_assert_int_eq(ibv_poll_cq(a->send_cq, 4, wc), 0);
+	ck_assert(all(0, 0, LEN));
+	close_both();
+}
+END_TEST
+
+/* A forked child has them not: its memory may not be there. */
+START_TEST(test_fork)
+{
+	int status;
+	pid_t child;
+
+	setenv("SGP_SOFTVERBS_NET", "none", 1); /* without a thread: any allocator outlives that */
+	open_both(_i);
+	write_late('1', 100);
+	child = fork();
+	ck_assert_int_ge(child, 0);
+	if (!child) {
+		pass(LATE_MS);
+		_exit(!all(0, 0, LEN));
+	}
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert_int_eq(status, 0);
+	ck_assert(all(0, 0, LEN));
+	pass(LATE_MS);
+	ck_assert(all('1', 0, 100));
 	close_both();
 }
 END_TEST
@@ -265,8 +333,10 @@ int main(void)
 	tcase_add_loop_test(t, test_send, 0, 2);
 	tcase_add_loop_test(t, test_read, 0, 2);
 	tcase_add_loop_test(t, test_write, 0, 2);
-	tcase_add_loop_test(t, test_end, 0, 4);
+	tcase_add_loop_test(t, test_end, 0, 8);
 	tcase_add_test(t, test_no_memory);
+	tcase_add_loop_test(t, test_refused, 0, 4);
+	tcase_add_loop_test(t, test_fork, 0, 2);
 	tcase_add_loop_test(t, test_thread, 0, 2);
 	tcase_add_test(t, test_language);
 	suite_add_tcase(suite, t);
