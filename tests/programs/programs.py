@@ -26,6 +26,11 @@ LIMIT = 60  # seconds for each program
 TRIES = 8  # for what is not up to the device
 # perftest can't tell times when the processor was taken from it while it measured the clock's rate.
 NOT_MEASURED = "Correlation coefficient r^2:"
+# ibv_srq_pingpong's ends post sends until 200 have completed, and so some more: what is on its way when the
+# other end has all it wants and goes comes to nobody. A real device would go on trying for longer than this
+# end stays; here it's told at once, and this end may see that before it has counted its own.
+SURPLUS = "Failed status transport retry counter exceeded (12) for wr_id 2"
+UNLUCKY = {"ibv_srq_pingpong": SURPLUS, "ibv_srq_pingpong-events": SURPLUS}
 ADDRESS = "127.0.0.1"
 
 
@@ -224,7 +229,8 @@ def main():
         sgpool = installed(sgpool, softverbs, folder / "built")
         for _ in range(TRIES):
             wrong, runs = converse(sgpool, table()[name], options, folder)
-            if not wrong or not any(NOT_MEASURED in end.output() for end in runs):
+            unlucky = UNLUCKY.get(name, NOT_MEASURED)
+            if not wrong or not any(unlucky in end.output() for end in runs):
                 break
         for what in wrong:
             print("FAILED:", name, *options, what)
